@@ -10,9 +10,27 @@ package quant
 
 import "nibble/tensor"
 
-// MaxParts is the largest number of stored parts that one tensor has: packed
-// codes, absmax, nested absmax, nested map.
-const MaxParts = 4
+// MaxParts is the largest number of stored parts that one tensor has: codes,
+// absmax, map, nested absmax, nested map.
+const MaxParts = 5
+
+// Write says how Decode stores its results. It changes the speed, never the
+// bytes.
+type Write uint8
+
+const (
+	// Auto streams when a call writes at least StreamFrom bytes.
+	Auto Write = iota
+	// Stream bypasses the caches: right for a large destination that is
+	// already populated and is not read at once.
+	Stream
+	// Cached uses ordinary stores: right for a reused cache-sized buffer, and
+	// for fresh pages that this very call populates.
+	Cached
+)
+
+// StreamFrom is the size of an output, in bytes, from which streaming wins.
+const StreamFrom = 1 << 20
 
 // Decoder turns stored bytes into elements of the flattened (C order) tensor.
 // A Decoder is immutable and safe for concurrent use.
@@ -37,5 +55,5 @@ type Decoder interface {
 	// are the bytes of Span(p, lo, hi). It keeps no slice. Decode panics when
 	// Can(dt) is false or a length is off: those are errors of the caller, the
 	// file's claims were checked when the decoder was made.
-	Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte)
+	Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write)
 }
