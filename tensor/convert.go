@@ -1,0 +1,112 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Narrow writes each value of src as an element of type to, F16, BF16 or F32,
+// in host byte order to dst, which holds exactly len(src) elements and may
+// have any alignment. Rounding is to nearest, ties to even.
+func Narrow(dst []byte, to DType, src []float32) {
+	if len(dst) != len(src)*to.Size() {
+		panic(fmt.Sprintf("tensor: %d bytes for %d elements of %v", len(dst), len(src), to))
+	}
+	switch to {
+	case F16:
+		for i, f := range src {
+			// f16Bits, spelled out: it is beyond what the compiler inlines.
+			u := math.Float32bits(f)
+			a := u &^ signBit
+			h := f16Normal(a)
+			if !isNormal(a) {
+				h = f16Rare(a)
+			}
+			binary.NativeEndian.PutUint16(dst[2*i:2*i+2], uint16(u>>16&0x8000)|h)
+		}
+	case BF16:
+		for i, f := range src {
+			binary.NativeEndian.PutUint16(dst[2*i:2*i+2], bf16Bits(math.Float32bits(f)))
+		}
+	case F32:
+		for i, f := range src {
+			binary.NativeEndian.PutUint32(dst[4*i:4*i+4], math.Float32bits(f))
+		}
+	default:
+		panic(fmt.Sprintf("tensor: cannot narrow to %v", to))
+	}
+}
+
+// Widen reads elements of type from, for which from.IsFloat holds, in the byte
+// order named by bigEndian, and writes their values to dst. src holds exactly
+// len(dst) elements and may have any alignment. Every type but F64 widens
+// exactly; F64 is rounded to nearest, ties to even.
+func Widen(dst []float32, src []byte, from DType, bigEndian bool) {
+	if len(src) != len(dst)*from.Size() {
+		panic(fmt.Sprintf("tensor: %d bytes for %d elements of %v", len(src), len(dst), from))
+	}
+	if word := from.WordSize(); bigEndian && word > 1 {
+		widenBig(dst, src, from, word)
+		return
+	}
+	switch from {
+	case F16:
+		for i := range dst {
+			dst[i] = widenF16(binary.LittleEndian.Uint16(src[2*i : 2*i+2]))
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = widenBF16(binary.LittleEndian.Uint16(src[2*i : 2*i+2]))
+		}
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i : 4*i+4]))
+		}
+	case F64:
+		for i := range dst {
+			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i : 8*i+8])))
+		}
+	default:
+		table := float8[from]
+		if table == nil {
+			panic(fmt.Sprintf("tensor: cannot widen from %v", from))
+		}
+		for i, c := range src {
+			dst[i] = table[c]
+		}
+	}
+}
+
+// widenBig is Widen for words in big-endian order, by way of little-endian
+// ones. It is rare: torch files written on s390x.
+func widenBig(dst []float32, src []byte, from DType, word int) {
+	var buf [1024]byte
+	for len(src) > 0 {
+		n := min(len(buf), len(src))
+		swap(buf[:n], src[:n], word)
+		Widen(dst[:n/word], buf[:n], from, false)
+		src, dst = src[n:], dst[n/word:]
+	}
+}
+
+// Convert writes the elements of src, of type from in the byte order named by
+// bigEndian, as elements of type to in host byte order. Equal types are copied
+// bit for bit. Otherwise from.IsFloat must hold and to be F16, BF16 or F32;
+// values pass through float32, so F64 is rounded twice on its way to 16 bits,
+// as torch does. dst and src hold equally many elements, have any alignment
+// and do not overlap.
+func Convert(dst []byte, to DType, src []byte, from DType, bigEndian bool) {
+	if to == from {
+		FromOrder(dst, src, from.WordSize(), bigEndian)
+		return
+	}
+	const chunk = 512 // elements: 2 KiB of float32, which stays in the first-level cache
+	var buf [chunk]float32
+	for len(src) > 0 {
+		n := min(chunk, len(src)/from.Size())
+		Widen(buf[:n], src[:n*from.Size()], from, bigEndian)
+		Narrow(dst[:n*to.Size()], to, buf[:n])
+		src, dst = src[n*from.Size():], dst[n*to.Size():]
+	}
+}
