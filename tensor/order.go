@@ -2,6 +2,9 @@ package tensor
 
 import "encoding/binary"
 
+// HostLittleEndian reports that the host stores words as files do.
+const HostLittleEndian = !hostBigEndian
+
 // FromOrder copies src to dst, turning words of the given size from the byte
 // order named by bigEndian into that of the host, or back: the operation is
 // its own inverse. Both slices have the same length, a multiple of word, and
