@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -53,12 +54,20 @@ func Read(r io.ReaderAt, size int64) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(json, prefixLen+int64(len(json)), size)
+	return parse(json, prefixLen+int64(len(json)), size)
 }
 
 // Parse parses the JSON of a header, without the length before it. The JSON
 // ends at dataStart in a file of size bytes. It is not retained.
 func Parse(json []byte, dataStart, size int64) (*Header, error) {
+	return parse(bytes.Clone(json), dataStart, size)
+}
+
+// parse is Parse of bytes that are never written again.
+func parse(json []byte, dataStart, size int64) (*Header, error) {
+	if h, ok := scan(json, dataStart, size); ok {
+		return h, nil
+	}
 	return parseComplete(json, dataStart, size)
 }
 
