@@ -1,0 +1,157 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"nibble/internal/rule"
+)
+
+// fill is the loader of these tests: each buffer holds its key, repeated.
+func fill(_ context.Context, items []Item[int], bufs [][]byte) error {
+	for i, it := range items {
+		pattern(bufs[i], it.Key)
+	}
+	return nil
+}
+
+func pattern(b []byte, key int) {
+	for i := range b {
+		b[i] = byte(key + i%7)
+	}
+}
+
+func holds(b []byte, key int) bool {
+	for i := range b {
+		if b[i] != byte(key+i%7) {
+			return false
+		}
+	}
+	return true
+}
+
+func item(key int, size int64) Item[int] { return Item[int]{Key: key, Size: size} }
+
+func mustAcquire(t *testing.T, c *Cache[int], key int, size int64) Lease {
+	t.Helper()
+	l, err := c.Acquire(t.Context(), item(key, size), fill)
+	if err != nil {
+		t.Fatalf("acquire %d: %v", key, err)
+	}
+	if int64(len(l.Bytes())) != size || !holds(l.Bytes(), key) {
+		t.Fatalf("lease of %d has the wrong bytes", key)
+	}
+	return l
+}
+
+// atRest checks that nothing is held any more and that the account is exact.
+func atRest(t *testing.T, c *Cache[int]) {
+	t.Helper()
+	c.Wait(func(int) bool { return true })
+	s := c.Stats()
+	if s.Leased != 0 || s.InFlight != 0 || s.Scratch != 0 || s.Waiting != 0 {
+		t.Errorf("at rest something is held: %+v", s)
+	}
+	if s.Used > s.Budget {
+		t.Errorf("at rest %d bytes are charged, the budget is %d", s.Used, s.Budget)
+	}
+	if s.Used != s.Idle+s.ArenaFree {
+		t.Errorf("used %d is not idle %d + free %d", s.Used, s.Idle, s.ArenaFree)
+	}
+	c.Close()
+	if s := c.Stats(); s.Used != 0 || s.Entries != 0 {
+		t.Errorf("after close %d bytes and %d entries are left", s.Used, s.Entries)
+	}
+}
+
+func TestHitMissEvict(t *testing.T) {
+	c := New[int](Options{Budget: 299 << 10})
+	for key := range 3 {
+		mustAcquire(t, c, key, 100<<10).Release()
+	}
+	mustAcquire(t, c, 1, 100<<10).Release()
+	if s := c.Stats(); s.Misses != 3 || s.Hits != 1 || s.Evictions != 1 {
+		t.Errorf("three outputs, room for two: %+v", s)
+	}
+	atRest(t, c)
+}
+
+func BenchmarkHit(b *testing.B) {
+	type key struct {
+		store, tensor uintptr
+		dtype         uint8
+	}
+	c := New[key](Options{Budget: 1 << 20})
+	k := key{1, 2, 3}
+	load := func(context.Context, []Item[key], [][]byte) error { return nil }
+	for i := range uintptr(100) {
+		l, err := c.Acquire(b.Context(), Item[key]{Key: key{1, i, 3}, Size: 100}, load)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l, ok := c.TryAcquire(k)
+		if !ok {
+			b.Fatal("no hit")
+		}
+		l.Release()
+	}
+}
+
+func BenchmarkMiss(b *testing.B) {
+	c := New[int](Options{Budget: 1 << 20})
+	load := func(context.Context, []Item[int], [][]byte) error { return nil }
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		l, err := c.Acquire(b.Context(), item(i, 100<<10), load)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release()
+		i++
+	}
+}
+
+func TestHammer(t *testing.T) {
+	c := New[int](Options{Budget: 400 << 10})
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 300 {
+				k := (g*7 + i*13) % 20
+				size := int64(k+1) * 9000
+				l, err := c.Acquire(t.Context(), item(k, size), fill)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !holds(l.Bytes(), k) {
+					t.Errorf("lease of %d has the wrong bytes", k)
+				}
+				l.Release()
+				ls, _, err := c.AcquireMany(t.Context(), []Item[int]{item(k, size), item((k+1)%20, int64((k+1)%20+1)*9000), item(k, size)}, fill)
+				if err != nil {
+					if !errors.Is(err, rule.ErrBudget) {
+						t.Error(err)
+					}
+					continue
+				}
+				for _, l := range ls {
+					l.Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if s := c.Stats(); s.Peak > s.Budget {
+		t.Errorf("peak %d > budget", s.Peak)
+	}
+	t.Logf("%+v", c.Stats())
+	atRest(t, c)
+}
