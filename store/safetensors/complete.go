@@ -93,7 +93,6 @@ func (p *parser) member() error {
 		if err := p.fail(rule.New(rule.DuplicateName, "duplicate name in the header").At(at).For(name)); err != nil {
 			return err
 		}
-		return p.skip()
 	}
 	p.seen[name] = true
 	if name == metadataKey {
