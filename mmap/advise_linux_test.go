@@ -61,6 +61,9 @@ func TestDontNeedRoundsInward(t *testing.T) {
 
 // Advice about a part would split the mapping, of which a process has 65,530.
 func TestPatternIsForTheWholeMapping(t *testing.T) {
+	if testkit.Emulated() {
+		t.Skip("the emulator keeps advice to itself")
+	}
 	path := write(t, 8*page)
 	f := open(t, path, mmap.Map)
 	for a, flag := range map[mmap.Advice]string{mmap.Random: "rr", mmap.Sequential: "sr"} {

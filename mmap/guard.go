@@ -12,10 +12,9 @@ import (
 
 // Guard runs fn on the calling goroutine and turns a fault in the mapping of
 // one of files into an error, with the file's path and the offset touched: a
-// rule.Truncated if the file became shorter or changed, otherwise what reading
-// those bytes by descriptor fails with. Every other panic goes on as it was,
-// and so does a fault in the mapping of a file that is whole and readable, such
-// as writing to it. The caller holds a reference to each of files.
+// rule.Truncated if the file became shorter or changed, otherwise an error of
+// no rule, such as the disk's. Every other panic goes on as it was. The caller
+// holds a reference to each of files.
 //
 // Goroutines that fn starts are not guarded: each needs a Guard of its own.
 // fn is abandoned at the fault, so only its deferred calls run.
@@ -78,7 +77,11 @@ func (f *File) offsetOf(addr uintptr) (off int64, ok bool) {
 	return int64(addr - base), true
 }
 
-// faulted says what is wrong with the file after a fault at off; nil if nothing.
+// errWhole is for a fault in a file with which nothing is wrong any more. The
+// runtime does not say whether it was a read or a write.
+var errWhole = errors.New("fault in the mapping of a file that is whole: a write to it, or a read that failed for a moment")
+
+// faulted says what is wrong with the file after a fault at off.
 func (f *File) faulted(off int64) error {
 	now, err := f.stat()
 	if err == nil {
@@ -89,10 +92,13 @@ func (f *File) faulted(off int64) error {
 		_, err = f.ReadAt(b[:], off)
 	}
 	var e *rule.Error
-	if errors.As(err, &e) {
-		return (&rule.Error{Path: f.path, Rule: e.Rule, Err: e.Err}).At(off)
+	switch {
+	case err == nil:
+		return f.fail(off, errWhole)
+	case errors.As(err, &e):
+		return &rule.Error{Path: f.path, Rule: e.Rule, Offset: off, Err: e.Err}
 	}
-	return err
+	return f.fail(off, err)
 }
 
 // Fault reports whether err is a system call's complaint about memory it was

@@ -24,6 +24,22 @@ import (
 // sink keeps the compiler from dropping a read whose fault is the test.
 var sink byte
 
+// needFaults skips the test where an emulator gives faults a wrong address.
+func needFaults(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH == "s390x" && testkit.Emulated() {
+		t.Skip("the emulator gets the address of a fault wrong")
+	}
+}
+
+// needAddress skips the test where an emulator gives faults no right address.
+func needAddress(t *testing.T) {
+	t.Helper()
+	if testkit.Emulated() {
+		t.Skip("the emulator does not give the address of a fault")
+	}
+}
+
 // window is the whole mapping of f.
 func window(t *testing.T, f *mmap.File) []byte {
 	t.Helper()
@@ -42,6 +58,7 @@ func truncate(t *testing.T, path string, size int64) {
 }
 
 func TestGuardTurnsFaultIntoTruncation(t *testing.T) {
+	needFaults(t)
 	size := 8*page + 100
 	buf := make([]byte, 2*page)
 	for _, c := range []struct {
@@ -63,6 +80,9 @@ func TestGuardTurnsFaultIntoTruncation(t *testing.T) {
 			p := window(t, f)
 			truncate(t, path, 4*page)
 			err := mmap.Guard([]*mmap.File{other, f}, func() { c.touch(p) })
+			if testkit.Emulated() {
+				c.off = 4 * page // without an address: where the file ends now
+			}
 			var e *rule.Error
 			if c.off < 0 && errors.As(err, &e) && e.Offset >= 4*page && e.Offset < 6*page {
 				c.off = e.Offset
@@ -74,6 +94,7 @@ func TestGuardTurnsFaultIntoTruncation(t *testing.T) {
 
 // s390x and emulators report the page, these two the byte.
 func TestGuardKnowsTheByte(t *testing.T) {
+	needAddress(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" {
 		t.Skip("the address of a fault is exact only on x86")
 	}
@@ -97,6 +118,7 @@ func TestGuardPassesResultThrough(t *testing.T) {
 // The setting belongs to the goroutine: left on, a later wild write of the
 // caller's would be a panic that something may recover from.
 func TestGuardRestoresPanicOnFault(t *testing.T) {
+	needFaults(t)
 	path := write(t, 2*page)
 	f := open(t, path, mmap.Map)
 	p := window(t, f)
@@ -128,6 +150,10 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 	cliff := testkit.Cliff(t, 16)
 	own := errors.New("own")
 	var empty []int
+	elsewhere := []*mmap.File{short}
+	if testkit.Emulated() {
+		elsewhere = nil // without an address, only the short file can be meant
+	}
 
 	for _, c := range []struct {
 		name  string
@@ -137,8 +163,8 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 		{"a value", []*mmap.File{short}, func() { panic(own) }},
 		{"index out of range, file short", []*mmap.File{short}, func() { empty[len(empty)]++ }},
 		{"nil dereference, file whole", []*mmap.File{whole}, func() { var p *int; *p = 1 }},
-		{"fault elsewhere, file short", []*mmap.File{short}, func() { sink = *(*byte)(unsafe.Add(unsafe.Pointer(&cliff[0]), 16)) }},
-		{"write to the mapping", []*mmap.File{whole}, func() { readOnly[0] = 1 }},
+		{"fault elsewhere, file short", elsewhere, func() { sink = *(*byte)(unsafe.Add(unsafe.Pointer(&cliff[0]), 16)) }},
+		{"a file that is not named", elsewhere, func() { readOnly[0] = 1 }},
 		{"no files", nil, func() { readOnly[0] = 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -159,6 +185,22 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 	}
 }
 
+// A write into a mapping faults like a read that the disk failed, and is an
+// error for the same reason: it does not end the process that serves others.
+// But the file is not blamed.
+func TestGuardWholeFile(t *testing.T) {
+	needAddress(t)
+	path := write(t, 2*page)
+	f := open(t, path, mmap.Map)
+	p := window(t, f)
+	err := mmap.Guard([]*mmap.File{f}, func() { p[page] = 1 })
+	wantError(t, err, path, "a file that is whole")
+	var e *rule.Error
+	if errors.As(err, &e) && (e.Rule != "" || e.Offset != page) {
+		t.Errorf("got rule %q, offset %d", e.Rule, e.Offset)
+	}
+}
+
 // Emulators of arm64 give no address, and the runtime then panics as for a nil
 // dereference. What the file system says decides.
 func TestGuardWithoutAddress(t *testing.T) {
@@ -172,6 +214,7 @@ func TestGuardWithoutAddress(t *testing.T) {
 // `cp new old` cuts the file and writes it again: by the time anyone asks, it
 // has its old size, and only its time of modification tells.
 func TestGuardFileThatGrewBack(t *testing.T) {
+	needAddress(t)
 	path := write(t, 4*page)
 	long := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(path, long, long); err != nil {

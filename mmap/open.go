@@ -13,8 +13,10 @@ import (
 )
 
 // Open opens the regular file at path, following symbolic links. The File has
-// one reference, the caller's. Anything but a regular file is an error, and is
-// not opened: a FIFO would block, a device might act.
+// one reference, the caller's, and a mapping of its own. Anything but a regular
+// file is an error, and is not opened: a FIFO would block, a device might act.
+// Errors are *rule.Error with the path; errors.Is finds fs.ErrNotExist and its
+// like in them.
 func (s *Files) Open(path string, b Backend) (*File, error) {
 	s.mu.Lock()
 	closed := s.closed
