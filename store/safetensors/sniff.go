@@ -57,7 +57,7 @@ func Sniff(prefix []byte, size int64) Kind {
 	switch {
 	case size == 0:
 		return Empty
-	case isSafetensors(prefix, size): // first: its length field may spell another magic
+	case isSafetensors(prefix): // first: its length field may spell another magic
 		return Safetensors
 	case bytes.HasPrefix(prefix, []byte("PK\x03\x04")), bytes.HasPrefix(prefix, []byte("PK\x05\x06")):
 		return Zip
@@ -73,12 +73,10 @@ func Sniff(prefix []byte, size int64) Kind {
 	return Unknown
 }
 
-func isSafetensors(prefix []byte, size int64) bool {
-	if len(prefix) <= prefixLen || prefix[prefixLen] != '{' {
-		return false
-	}
-	n := binary.LittleEndian.Uint64(prefix)
-	return n <= MaxHeader && int64(n) <= size-prefixLen
+// isSafetensors does not ask whether the file holds its whole header: a file
+// cut short is to be called that.
+func isSafetensors(prefix []byte) bool {
+	return len(prefix) > prefixLen && prefix[prefixLen] == '{' && binary.LittleEndian.Uint64(prefix) <= MaxHeader
 }
 
 const lfsMagic = "version https://git-lfs.github.com/spec/"

@@ -179,6 +179,9 @@ func TestEncodeRefused(t *testing.T) {
 
 // TestEncodeLimit refuses a header that no reader would accept.
 func TestEncodeLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a few hundred megabytes")
+	}
 	_, err := Encode(nil, map[string]string{"a": strings.Repeat("x", MaxHeader)})
 	wantError(t, err, rule.HeaderLength, "above the limit of 100000000", "", -1)
 }
