@@ -1,0 +1,394 @@
+package pytorch
+
+import (
+	"math"
+	"slices"
+
+	"nibble/internal/rule"
+	"nibble/tensor"
+)
+
+// The functions of torch that make tensors.
+
+func rebuilderOf(name string) constructor {
+	switch name {
+	case "_rebuild_tensor":
+		return rebuildTensor
+	case "_rebuild_tensor_v2":
+		return rebuildTensorV2
+	case "_rebuild_tensor_v3":
+		return rebuildTensorV3
+	case "_rebuild_parameter":
+		return rebuildParameter
+	case "_rebuild_parameter_with_state":
+		return rebuildParameterWithState
+	case "_rebuild_from_type", "_rebuild_from_type_v2":
+		return rebuildFromType
+	case "_rebuild_device_tensor_from_cpu_tensor":
+		return firstTensor
+	case "_rebuild_qtensor":
+		return rebuildQTensor
+	case "_rebuild_sparse_tensor", "_rebuild_sparse_csr_tensor":
+		return rebuildSparse
+	case "_rebuild_meta_tensor_no_storage":
+		return rebuildMeta
+	case "_rebuild_wrapper_subclass":
+		return rebuildWrapper
+	case "_rebuild_nested_tensor":
+		return refuse("nested")
+	case "_rebuild_device_tensor_from_numpy", "_rebuild_xla_tensor", "_rebuild_mlc_tensor":
+		return refuse("device")
+	}
+	return nil
+}
+
+// rebuildTensor is _rebuild_tensor(storage, offset, size, stride).
+func rebuildTensor(m *machine, args []value) (value, error) {
+	return m.strided(args, 4)
+}
+
+// rebuildTensorV2 adds requires_grad, backward_hooks and, since torch 2.0,
+// metadata.
+func rebuildTensorV2(m *machine, args []value) (value, error) {
+	t, err := m.strided(args, 6)
+	if err == nil && len(args) > 6 {
+		t.lazyBits(args[6])
+	}
+	return t, err
+}
+
+// rebuildTensorV3 has a dtype between the hooks and the metadata: the storage
+// is untyped.
+func rebuildTensorV3(m *machine, args []value) (value, error) {
+	if len(args) < 7 {
+		return nil, m.fail("_rebuild_tensor_v3 with %d arguments", len(args))
+	}
+	t, err := m.view(args[:4], args[6])
+	if err == nil && len(args) > 7 {
+		t.lazyBits(args[7])
+	}
+	return t, err
+}
+
+// lazyBits refuses tensors whose bytes are not yet their values: torch
+// conjugates and negates lazily, and saves the bit that says so.
+func (t *tensorValue) lazyBits(metadata value) {
+	d, ok := metadata.(*dict)
+	if !ok || t.err != nil {
+		return
+	}
+	for _, bit := range []string{"conj", "neg"} {
+		if v, _ := d.get(bit); v == true {
+			t.refuse(bit, "a tensor with the %s bit is not read: its bytes are not its values", bit)
+			return
+		}
+	}
+}
+
+func (t *tensorValue) refuse(kind, format string, args ...any) {
+	t.kind = kind
+	t.storage = -1
+	t.err = rule.New(rule.TorchClass, format, args...)
+}
+
+// strided makes a tensor of the dtype of its storage out of the first four of
+// at least n arguments.
+func (m *machine) strided(args []value, n int) (*tensorValue, error) {
+	if len(args) < n {
+		return nil, m.fail("a tensor of %d arguments", len(args))
+	}
+	return m.view(args[:4], nil)
+}
+
+// view makes a tensor of storage, offset, size and stride. dtype is nil where
+// that of the storage counts.
+func (m *machine) view(args []value, dtype value) (*tensorValue, error) {
+	m.meter.charge(costTensor)
+	t := &tensorValue{storage: -1}
+	start, ok := args[1].(int64)
+	if !ok {
+		return nil, m.fail("storage offset that is not an integer")
+	}
+	if err := m.sizes(t, args[2], args[3]); err != nil {
+		return nil, err
+	}
+	ref, ok := args[0].(*storageRef)
+	if !ok {
+		t.refuse("", "a tensor over %s is not read", typeName(args[0]))
+		return t, nil
+	}
+	elem, err := t.typed(ref, dtype)
+	if err == nil {
+		err = t.place(ref, start, elem)
+	}
+	if err != nil {
+		t.err, t.storage = err, -1
+	}
+	return t, nil
+}
+
+// sizes sets the shape and strides of t. Their values are checked later; here
+// only that they are integers.
+func (m *machine) sizes(t *tensorValue, size, stride value) (err error) {
+	if t.shape, err = m.ints(size); err != nil {
+		return err
+	}
+	t.strides, err = m.ints(stride)
+	return err
+}
+
+// maxRank is the largest number of dimensions that torch can compute with.
+const maxRank = 64
+
+func (m *machine) ints(v value) ([]int64, error) {
+	items, ok := sequence(v)
+	if !ok {
+		return nil, m.fail("%s as a size", typeName(v))
+	}
+	if len(items) > maxRank {
+		return nil, m.src.fail(m.at, rule.TorchLimit, "limit exceeded: a tensor of %d dimensions", len(items))
+	}
+	m.meter.charge(int64(len(items)) * 8)
+	out := make([]int64, len(items))
+	for i, it := range items {
+		if out[i], ok = it.(int64); !ok {
+			return nil, m.fail("%s as a size", typeName(it))
+		}
+	}
+	return out, nil
+}
+
+// typed sets the dtype of t and returns the size of an element.
+func (t *tensorValue) typed(ref *storageRef, dtype value) (elem int64, err *rule.Error) {
+	if dtype == nil {
+		t.dtype = ref.class.dtype
+		if t.dtype == tensor.Stored && ref.err == nil {
+			return 0, rule.New(rule.TorchClass, "dtype of torch.%s is not read", ref.class.name)
+		}
+		return ref.class.size, ref.err
+	}
+	d, ok := dtype.(tensor.DType)
+	if !ok || d.Size() == 0 {
+		return 0, rule.New(rule.TorchClass, "dtype %s is not read", describe(dtype))
+	}
+	t.dtype = d
+	return int64(d.Size()), ref.err
+}
+
+// describe names a value for a message: a class by its name.
+func describe(v value) string {
+	switch v := v.(type) {
+	case *global:
+		return v.String()
+	case tensor.DType:
+		return "torch." + v.Torch()
+	}
+	return typeName(v)
+}
+
+// place checks that the view lies inside its storage.
+func (t *tensorValue) place(ref *storageRef, start, elem int64) *rule.Error {
+	bytes, ok := tensor.Mul(ref.numel, ref.class.size)
+	if !ok {
+		return rule.New(rule.TorchGeometry, "storage of %d elements", ref.numel)
+	}
+	base, ok := tensor.Mul(ref.start, ref.class.size)
+	if !ok || base%elem != 0 {
+		return rule.New(rule.TorchGeometry, "storage view at element %d", ref.start)
+	}
+	if err := t.check(start, bytes/elem); err != nil {
+		return err
+	}
+	if start > math.MaxInt64-base/elem {
+		return rule.New(rule.TorchGeometry, "storage offset %d", start)
+	}
+	t.start = start + base/elem
+	t.storage = ref.index
+	return nil
+}
+
+// check reports whether shape and strides, from element start on, stay inside
+// a storage of n elements.
+func (t *tensorValue) check(start, n int64) *rule.Error {
+	if len(t.shape) != len(t.strides) {
+		return rule.New(rule.TorchGeometry, "shape of %d dimensions with %d strides", len(t.shape), len(t.strides))
+	}
+	numel, ok := t.shape.Numel()
+	if !ok {
+		return rule.New(rule.TorchGeometry, "shape %v is negative or overflows", t.shape)
+	}
+	if start < 0 {
+		return rule.New(rule.TorchGeometry, "negative storage offset %d", start)
+	}
+	last := start // the highest element that the view reaches
+	for i, d := range t.shape {
+		s := t.strides[i]
+		if s < 0 {
+			return rule.New(rule.TorchGeometry, "negative stride %d", s)
+		}
+		if numel == 0 {
+			continue
+		}
+		reach, ok := tensor.Mul(d-1, s)
+		if !ok || reach > math.MaxInt64-last {
+			return rule.New(rule.TorchGeometry, "strides %v overflow", t.strides)
+		}
+		last += reach
+	}
+	if numel > 0 && last >= n {
+		return rule.New(rule.TorchGeometry, "view ends at element %d of a storage of %d", last, n)
+	}
+	return nil
+}
+
+// contiguous reports whether the elements lie in row-major order without gaps.
+// Strides of dimensions of one element say nothing.
+func (t *tensorValue) contiguous() bool {
+	want := int64(1)
+	for i := len(t.shape) - 1; i >= 0; i-- {
+		switch d := t.shape[i]; {
+		case d == 0:
+			return true
+		case d == 1:
+		case t.strides[i] != want:
+			return slices.Contains(t.shape[:i], 0)
+		default:
+			want *= d // cannot overflow: the product was checked
+		}
+	}
+	return true
+}
+
+// rebuildParameter is _rebuild_parameter(data, requires_grad, hooks).
+func rebuildParameter(m *machine, args []value) (value, error) {
+	return firstTensor(m, args)
+}
+
+func firstTensor(m *machine, args []value) (value, error) {
+	if len(args) == 0 {
+		return nil, m.fail("a parameter without data")
+	}
+	switch args[0].(type) {
+	case *tensorValue, *object:
+		return args[0], nil
+	}
+	return nil, m.fail("a parameter of %s", typeName(args[0]))
+}
+
+// rebuildParameterWithState has a fourth argument, the attributes that a
+// subclass adds: how bitsandbytes keeps the quant_state of a Params4bit.
+func rebuildParameterWithState(m *machine, args []value) (value, error) {
+	if len(args) < 4 {
+		return nil, m.fail("_rebuild_parameter_with_state with %d arguments", len(args))
+	}
+	return m.withState(args[0], nil, args[3])
+}
+
+// withState is a copy of tensor v with the attributes of a subclass: v itself
+// may be in use elsewhere.
+func (m *machine) withState(v value, class *global, state value) (value, error) {
+	t, ok := v.(*tensorValue)
+	if !ok {
+		return firstTensor(m, []value{v})
+	}
+	m.meter.charge(costTensor)
+	c := *t
+	c.class, c.state = class, state
+	return &c, nil
+}
+
+// rebuildFromType is _rebuild_from_type_v2(func, type, args, state): call func,
+// then make the result a type with that state.
+func rebuildFromType(m *machine, args []value) (value, error) {
+	if len(args) != 4 {
+		return nil, m.fail("_rebuild_from_type with %d arguments", len(args))
+	}
+	inner, ok := args[2].(*tuple)
+	if !ok {
+		return nil, m.fail("arguments that are not a tuple")
+	}
+	// func may not be this function again: nesting would recurse.
+	if g, ok := args[0].(*global); !ok || g.name == "_rebuild_from_type" || g.name == "_rebuild_from_type_v2" {
+		return nil, m.fail("_rebuild_from_type of %s", describe(args[0]))
+	}
+	v, err := m.call(args[0], inner.items)
+	if err != nil {
+		return nil, err
+	}
+	class, _ := args[1].(*global)
+	return m.withState(v, class, args[3])
+}
+
+// rebuildQTensor is _rebuild_qtensor(storage, offset, size, stride, quantizer,
+// requires_grad, hooks): torch's own quantization, whose values are not those
+// of the storage.
+func rebuildQTensor(m *machine, args []value) (value, error) {
+	t, err := m.strided(args, 5)
+	if err != nil {
+		return nil, err
+	}
+	t.dtype = tensor.Stored
+	t.refuse("qtensor", "a tensor quantized by torch (qtensor) is not read")
+	return t, nil
+}
+
+// rebuildSparse is _rebuild_sparse_tensor(layout, data) and its CSR twin, where
+// data is indices, values and size.
+func rebuildSparse(m *machine, args []value) (value, error) {
+	t := &tensorValue{}
+	m.meter.charge(costTensor)
+	t.refuse("sparse", "a sparse tensor is not read")
+	if len(args) < 2 {
+		return t, nil
+	}
+	data, _ := sequence(args[1])
+	for _, v := range data {
+		switch v := v.(type) {
+		case *tensorValue: // the last one is the values
+			t.dtype = v.dtype
+		case *tuple, *list:
+			if shape, err := m.ints(v); err == nil {
+				t.shape = shape
+			}
+		}
+	}
+	return t, nil
+}
+
+// rebuildMeta is _rebuild_meta_tensor_no_storage(dtype, size, stride, grad).
+func rebuildMeta(m *machine, args []value) (value, error) {
+	if len(args) < 3 {
+		return nil, m.fail("a meta tensor of %d arguments", len(args))
+	}
+	return m.noStorage("meta", args[0], args[1], args[2])
+}
+
+// rebuildWrapper is _rebuild_wrapper_subclass(class, dtype, size, stride,
+// offset, layout, device, grad).
+func rebuildWrapper(m *machine, args []value) (value, error) {
+	if len(args) < 4 {
+		return nil, m.fail("a wrapper subclass of %d arguments", len(args))
+	}
+	return m.noStorage("wrapper subclass", args[1], args[2], args[3])
+}
+
+func (m *machine) noStorage(kind string, dtype, size, stride value) (value, error) {
+	m.meter.charge(costTensor)
+	t := &tensorValue{}
+	if err := m.sizes(t, size, stride); err != nil {
+		return nil, err
+	}
+	t.dtype, _ = dtype.(tensor.DType)
+	t.refuse(kind, "a %s tensor has no data", kind)
+	return t, nil
+}
+
+// refuse makes a constructor for a kind of tensor of which only the kind is said.
+func refuse(kind string) constructor {
+	return func(m *machine, _ []value) (value, error) {
+		m.meter.charge(costTensor)
+		t := &tensorValue{}
+		t.refuse(kind, "a %s tensor is not read", kind)
+		return t, nil
+	}
+}
