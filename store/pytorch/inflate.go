@@ -1,0 +1,93 @@
+package pytorch
+
+import (
+	"compress/flate"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"nibble/internal/rule"
+)
+
+// maxInflate is the most bytes that deflate can make of one.
+const maxInflate = 1032
+
+// Inflate reads a deflated storage from r, the file it was described from,
+// into dst, which must hold exactly s.Bytes. Size and CRC are checked; on an
+// error the contents of dst are of no use. It keeps no slice.
+func (s *Storage) Inflate(r io.ReaderAt, dst []byte) error {
+	if !s.Deflated || int64(len(dst)) != s.Bytes {
+		panic("pytorch: Inflate of a stored storage or into a buffer of another size")
+	}
+	z := newInflater(io.NewSectionReader(r, s.Offset, s.Compressed), s.Offset, s.CRC32)
+	defer z.close()
+	if _, err := io.ReadFull(z, dst); err != nil {
+		return z.explain(err)
+	}
+	return z.finish()
+}
+
+// inflater inflates one entry and checks its CRC at the end.
+type inflater struct {
+	z    io.ReadCloser
+	sum  hash.Hash32
+	want uint32
+	off  int64 // of the compressed data, for errors
+	raw  *errReader
+}
+
+// errReader remembers the error of the file below the decompressor, which
+// would be mistaken for one of the format.
+type errReader struct {
+	r   io.Reader
+	err error
+}
+
+func (e *errReader) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && err != io.EOF {
+		e.err = err
+	}
+	return n, err
+}
+
+func newInflater(r io.Reader, off int64, crc uint32) *inflater {
+	raw := &errReader{r: r}
+	return &inflater{flate.NewReader(raw), crc32.NewIEEE(), crc, off, raw}
+}
+
+func (f *inflater) Read(p []byte) (int, error) {
+	n, err := f.z.Read(p)
+	f.sum.Write(p[:n])
+	if err != nil && err != io.EOF {
+		err = f.explain(err)
+	}
+	return n, err
+}
+
+// finish checks that the data ends here and has the right CRC.
+func (f *inflater) finish() error {
+	var one [1]byte
+	switch n, err := f.z.Read(one[:]); {
+	case n != 0:
+		return rule.New(rule.TorchContainer, "deflated zip entry larger than it says").At(f.off)
+	case err != io.EOF:
+		return f.explain(err)
+	}
+	if f.sum.Sum32() != f.want {
+		return rule.New(rule.TorchContainer, "deflated zip entry with a wrong CRC").At(f.off)
+	}
+	return nil
+}
+
+func (f *inflater) explain(err error) error {
+	if f.raw.err != nil {
+		return ioError(f.off, f.raw.err)
+	}
+	if _, ok := err.(*rule.Error); ok {
+		return err
+	}
+	return rule.New(rule.TorchContainer, "deflated zip entry: %w", err).At(f.off)
+}
+
+func (f *inflater) close() { f.z.Close() }
