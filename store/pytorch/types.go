@@ -114,6 +114,11 @@ type Quantized struct {
 	HasOffset    bool // NestedOffset is set
 	OffsetTensor int  // a tensor of one element
 
+	// JSON is the tensor that holds everything but the tensors, in a state that
+	// was packed but then nested ({"weight": …, "quant_state": {…}}); the other
+	// values are then not set.
+	JSON int
+
 	// LLM.int8().
 	SCB          int
 	WeightFormat string // "row", "col32", …; a number in decimal; "" when not said
