@@ -167,11 +167,7 @@ func (p *parser) str() (string, int64, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	s, err := jsontext.AppendUnquote(nil, v)
-	if err != nil {
-		return "", 0, p.syntax(err)
-	}
-	return string(s), at, nil
+	return unquote(v), at, nil
 }
 
 // wrongKind reads a value and reports what it is; the last verb of the format

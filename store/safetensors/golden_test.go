@@ -253,6 +253,10 @@ func TestReadErrors(t *testing.T) {
 	if !errors.Is(err, eio) || errors.As(err, &e) {
 		t.Errorf("got %v, want the reader's error and no rule", err)
 	}
+	long := build("{}"+strings.Repeat(" ", SniffLen), 0)
+	if _, err = Read(failingReader{long[:SniffLen], eio}, int64(len(long))); !errors.Is(err, eio) {
+		t.Errorf("got %v, want the reader's error", err)
+	}
 	_, err = Read(failingReader{file[:9], io.EOF}, int64(len(file)))
 	wantError(t, err, rule.Truncated, "truncated while open", "", 9)
 	if !errors.Is(err, rule.ErrTruncated) {

@@ -36,6 +36,7 @@ var refusals = []struct {
 	{"cut in a key", `{"a":{"dty`, 0, rule.HeaderJSON, "truncated", "a", "", 18},
 
 	{"entry null", `{"a":null}`, 0, rule.HeaderJSON, "entry is null", "a", "null", 0},
+	{"entry true", `{"a":true}`, 0, rule.HeaderJSON, "entry is a boolean", "a", "true", 0},
 	{"entry array", `{"a":[]}`, 0, rule.HeaderJSON, "entry is an array", "a", "[", 0},
 	{"no shape", `{"a":{"dtype":"U8","data_offsets":[0,1]}}`, 1, rule.HeaderJSON, "no shape", "a", `"a"`, 0},
 	{"no offsets", `{"a":{"dtype":"U8","shape":[1]}}`, 1, rule.HeaderJSON, "no data_offsets", "a", `"a"`, 0},
@@ -86,6 +87,7 @@ var refusals = []struct {
 	{"hole before no bytes", `{"a":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}`, 1, rule.Offsets, "hole of 1 bytes", "a", "", 61},
 	{"one byte short", `{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 1, rule.Length, "truncated: file has 62 bytes, header covers 63", "", "", 62},
 	{"one byte more", `{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 3, rule.Length, "1 trailing bytes: file has 64 bytes, header covers 63", "", "", 63},
+	{"one byte more, bytes in another order", `{"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 3, rule.Length, "1 trailing bytes: file has 116 bytes, header covers 115", "", "", 115},
 	{"bytes but no tensor", `{}`, 1, rule.Length, "1 trailing bytes", "", "", 10},
 }
 
@@ -231,5 +233,31 @@ func TestParseBorrowsNothing(t *testing.T) {
 	clear(json)
 	if _, ok := h.Lookup("name"); !ok || h.Tensors[0].Name != "name" {
 		t.Errorf("got %+v", h)
+	}
+}
+
+// TestShapesApart appends to one shape: the next must not change, though they
+// share an allocation.
+func TestShapesApart(t *testing.T) {
+	for _, a := range []string{`"a"`, `"\u0061"`} { // by the scanner, by the complete parser
+		h, err := read(build(`{`+a+`:{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = append(h.Tensors[0].Shape, 7)
+		if got := h.Tensors[1].Shape[0]; got != 2 {
+			t.Errorf("%s: got %d", a, got)
+		}
+	}
+}
+
+// TestNamesCollide gives two names one slot and one tag: only the name itself
+// decides.
+func TestNamesCollide(t *testing.T) {
+	tensors := []Tensor{{Name: "a"}}
+	n, _, _ := indexNames(tensors)
+	slot, tag := n.hash("a")
+	if !n.matches(tensors, slot, tag, "a") || n.matches(tensors, slot, tag, "b") {
+		t.Error("a name was found by its hash alone")
 	}
 }

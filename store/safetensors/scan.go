@@ -196,7 +196,7 @@ func (s *scanner) entry(name string) bool {
 		return false
 	}
 	end, ok := s.number()
-	if !ok || !s.accept("]}") || end < begin {
+	if !ok || !s.accept("]}") {
 		return false
 	}
 	n, err := byteSize(dtype, shape)

@@ -71,6 +71,7 @@ func TestNotSafetensors(t *testing.T) {
 		"": "empty",
 		"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3437\n": "LFS pointer, not the file of 3437 bytes",
 		"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize -1\n":   "LFS pointer, not the file that",
+		"version https://git-lfs.github.com/spec/v1\n":                           "LFS pointer, not the file that",
 		"<html>":             "HTML page",
 		"PK\x03\x04\x14\x00": "zip archive",
 		"\x80\x02}":          "pickle",
