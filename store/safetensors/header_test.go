@@ -261,3 +261,28 @@ func TestNamesCollide(t *testing.T) {
 		t.Error("a name was found by its hash alone")
 	}
 }
+
+// TestTies keeps the header's order among tensors without bytes, in both
+// parsers; twelve and fewer would be in order by luck.
+func TestTies(t *testing.T) {
+	for _, last := range []string{`"u"`, `"\u0075"`} {
+		var b strings.Builder
+		b.WriteString(`{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},`)
+		const names = "qwertzasdfghjklyvbnmpo"
+		for _, name := range names {
+			b.WriteString(`"` + string(name) + `":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`)
+		}
+		b.WriteString(last + `:{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`)
+		h, err := read(build(b.String(), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, w := range h.Tensors {
+			got += w.Name
+		}
+		if got != names+"ux" {
+			t.Errorf("%s: got %s", last, got)
+		}
+	}
+}

@@ -88,9 +88,19 @@ func TestVerifyAll(t *testing.T) {
 
 // TestVerifyUnplaced says nothing of holes where a tensor's place is unknown.
 func TestVerifyUnplaced(t *testing.T) {
-	file := build(`{"a":{"dtype":"U8","shape":[1]},"b":null,"c":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 9)
-	list := verify(t, file)
-	if len(list) != 2 || list[0].Tensor != "a" || list[1].Tensor != "b" {
+	for _, broken := range []string{`{"dtype":"U8","shape":[1]}`, `{"dtype":"U8","shape":[1],"data_offsets":[2,1]}`, `null`} {
+		file := build(`{"a":`+broken+`,"c":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 9)
+		if list := verify(t, file); len(list) != 1 || list[0].Tensor != "a" {
+			t.Errorf("%s: got %v", broken, list)
+		}
+	}
+}
+
+// TestVerifyInside finds one overlap, and no hole after the tensor that lies
+// inside another.
+func TestVerifyInside(t *testing.T) {
+	file := build(`{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]},"b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]},"c":{"dtype":"U8","shape":[1],"data_offsets":[9,10]}}`, 10)
+	if list := verify(t, file); len(list) != 1 || list[0].Rule != rule.Offsets || list[0].Tensor != "b" {
 		t.Errorf("got %v", list)
 	}
 }
