@@ -218,7 +218,7 @@ func (f *File) changed(now fs.FileInfo) error {
 
 // within checks that the n bytes at off lie in the file.
 func (f *File) within(off, n int64) error {
-	if off < 0 || n < 0 || off > f.size || n > f.size-off {
+	if off < 0 || n < 0 || n > f.size-off {
 		return f.fail(-1, fmt.Errorf("%d bytes at %d are outside of the file's %d bytes", n, off, f.size))
 	}
 	return nil

@@ -102,7 +102,7 @@ func TestWindowChecksBounds(t *testing.T) {
 		f := open(t, path, b)
 		var scratch []byte
 		for _, r := range [][2]int64{{-1, 1}, {0, -1}, {0, page + 1}, {page, 1}, {page + 1, 0}, {1, page},
-			{1 << 62, 1 << 62}, {1<<63 - 1, 1<<63 - 1}, {1<<63 - 1, 1}, {0, 1<<63 - 1}} {
+			{1 << 62, 1 << 62}, {1<<63 - 1, 1<<63 - 1}, {1<<63 - 1, 1}, {0, 1<<63 - 1}, {1, 1<<63 - 1}} {
 			if _, err := f.Window(r[0], r[1], &scratch); err == nil || errors.Is(err, rule.ErrTruncated) {
 				t.Errorf("%v: Window(%d, %d): got error %v", b, r[0], r[1], err)
 			}

@@ -31,15 +31,18 @@ func Guard(files []*File, fn func()) (err error) {
 	return nil
 }
 
+// addressError is what the runtime panics with for a fault, see SetPanicOnFault.
+type addressError interface {
+	runtime.Error
+	Addr() uintptr
+}
+
 // faultError is the error that the panic value r stands for, or nil if r is not
 // about one of files.
 func faultError(files []*File, r any) error {
-	if _, ok := r.(runtime.Error); !ok {
-		return nil
-	}
-	if at, ok := r.(interface{ Addr() uintptr }); ok {
+	if fault, ok := r.(addressError); ok {
 		for _, f := range files {
-			if off, ok := f.offsetOf(at.Addr()); ok {
+			if off, ok := f.offsetOf(fault.Addr()); ok {
 				return f.faulted(off)
 			}
 		}
@@ -71,10 +74,8 @@ var faultWithoutAddress = sync.OnceValue(func() (value any) {
 // offsetOf is the offset in the file of an address in its mapping.
 func (f *File) offsetOf(addr uintptr) (off int64, ok bool) {
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(f.data)))
-	if f.data == nil || addr < base || addr-base >= uintptr(len(f.data)) {
-		return 0, false
-	}
-	return int64(addr - base), true
+	distance := addr - base // enormous if addr is below base
+	return int64(distance), distance < uintptr(len(f.data))
 }
 
 // errWhole is for a fault in a file with which nothing is wrong any more. The

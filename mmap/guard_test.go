@@ -141,13 +141,18 @@ func panicOf(fn func()) (value any) {
 }
 
 func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
+	beyond := func(p []byte) { sink = *(*byte)(unsafe.Add(unsafe.Pointer(&p[0]), len(p))) }
+	before := testkit.Cliff(t, 16) // Linux places mappings downwards: one above ours,
 	path := write(t, 4*page)
 	short := open(t, path, mmap.Map)
 	window(t, short)
 	truncate(t, path, page)
+	path = write(t, page)
+	unmapped := open(t, path, mmap.Pread)
+	truncate(t, path, 0)
 	whole := open(t, write(t, page), mmap.Map)
 	readOnly := window(t, whole)
-	cliff := testkit.Cliff(t, 16)
+	after := testkit.Cliff(t, 16) // and one below
 	own := errors.New("own")
 	var empty []int
 	elsewhere := []*mmap.File{short}
@@ -163,7 +168,9 @@ func TestGuardLeavesOtherPanicsAlone(t *testing.T) {
 		{"a value", []*mmap.File{short}, func() { panic(own) }},
 		{"index out of range, file short", []*mmap.File{short}, func() { empty[len(empty)]++ }},
 		{"nil dereference, file whole", []*mmap.File{whole}, func() { var p *int; *p = 1 }},
-		{"fault elsewhere, file short", elsewhere, func() { sink = *(*byte)(unsafe.Add(unsafe.Pointer(&cliff[0]), 16)) }},
+		{"nil dereference, short file not mapped", []*mmap.File{unmapped}, func() { var p *int; *p = 1 }},
+		{"fault elsewhere, file short", elsewhere, func() { beyond(before) }},
+		{"fault elsewhere, below", elsewhere, func() { beyond(after) }},
 		{"a file that is not named", elsewhere, func() { readOnly[0] = 1 }},
 		{"no files", nil, func() { readOnly[0] = 1 }},
 	} {

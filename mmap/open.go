@@ -51,7 +51,12 @@ func (s *Files) openRegular(path string) (*os.File, os.FileInfo, error) {
 	if err := regular(info); err != nil {
 		return nil, nil, err
 	}
-	// Non-blocking, and looked at again, in case a FIFO took the name since.
+	return s.openChecked(path)
+}
+
+// openChecked is the second half of openRegular. Something else may have taken
+// the name since the first: it opens without waiting, and looks again.
+func (s *Files) openChecked(path string) (*os.File, os.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	for err != nil && s.makeRoom(err) {
 		file, err = os.OpenFile(path, os.O_RDONLY|openFlags, 0)
@@ -59,7 +64,8 @@ func (s *Files) openRegular(path string) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if info, err = file.Stat(); err == nil {
+	info, err := file.Stat()
+	if err == nil {
 		err = regular(info)
 	}
 	if err != nil {
