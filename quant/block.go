@@ -59,27 +59,51 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 	r.read(dst, 0)
 }
 
-// groups cuts elements [lo, hi) at multiples of group blocks and calls decode
-// for each piece with the scales of the blocks that it touches. parts are the
-// bytes that the scales are read from. The slice is valid during the call.
-func (b *blocked) groups(lo, hi int64, parts [][]byte, decode func(lo, hi int64, scales []float32)) {
-	if lo == hi {
-		return
-	}
-	var buf [group]float32
-	var r scaleReader
-	first, _ := b.blockRange(lo, hi)
-	r.open(b.scales, first, parts)
-	for lo < hi {
-		first, end := b.blockRange(lo, hi)
-		end = min(end, (first/group+1)*group)
-		stop := min(hi, end*b.size)
-		s := buf[:end-first]
-		r.read(s, first)
-		decode(lo, stop, s)
-		lo = stop
+// groups cuts a range of elements at multiples of group blocks, and computes
+// the scales of each piece:
+//
+//	var g groups
+//	for g.open(b, lo, hi, parts); g.next(); {
+//		// elements [g.lo, g.hi), whose blocks have g.scales()
+//	}
+//
+// It lives on the caller's stack: no function that is called through a pointer
+// sees it.
+type groups struct {
+	*blocked
+	reader scaleReader
+	lo, hi int64 // the piece
+	end    int64 // of the whole range
+	n      int   // scales of the piece
+	buf    [group]float32
+}
+
+// open starts before the first piece of [lo, hi). parts are the bytes that its
+// scales are read from.
+func (g *groups) open(b *blocked, lo, hi int64, parts [][]byte) {
+	g.blocked, g.hi, g.end = b, lo, hi
+	if lo < hi {
+		first, _ := b.blockRange(lo, hi)
+		g.reader.open(b.scales, first, parts)
 	}
 }
+
+// next goes to the next piece, if there is one.
+func (g *groups) next() bool {
+	g.lo = g.hi
+	if g.lo == g.end {
+		return false
+	}
+	first, end := g.blockRange(g.lo, g.end)
+	end = min(end, (first/group+1)*group)
+	g.hi = min(g.end, end*g.size)
+	g.n = int(end - first)
+	g.reader.read(g.scales(), first)
+	return true
+}
+
+// scales are those of the blocks that the piece touches.
+func (g *groups) scales() []float32 { return g.buf[:g.n] }
 
 // mustFit panics when a call of Decode breaks its contract.
 func mustFit(d Decoder, dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte) {

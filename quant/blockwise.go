@@ -91,13 +91,18 @@ func (d *Blockwise) Span(p int, lo, hi int64) (off, n int64) {
 }
 
 // scaleParts picks the parts that the scales are read from.
-func (d *Blockwise) scaleParts(parts [][]byte) [][]byte {
-	return append([][]byte{parts[1]}, parts[3:]...)
+func (d *Blockwise) scaleParts(parts [][]byte) (s [3][]byte) {
+	s[0] = parts[1]
+	copy(s[1:], parts[3:])
+	return s
 }
 
 // Scales computes the scale of every block to dst, of length Blocks, from the
 // whole parts.
-func (d *Blockwise) Scales(dst []float32, parts [][]byte) { d.readScales(dst, d.scaleParts(parts)) }
+func (d *Blockwise) Scales(dst []float32, parts [][]byte) {
+	s := d.scaleParts(parts)
+	d.readScales(dst, s[:])
+}
 
 // Decode writes elements [lo, hi) as dt to dst.
 func (d *Blockwise) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write) {
@@ -108,14 +113,17 @@ func (d *Blockwise) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]
 	var codeMap [256]float32
 	d.codeMap.read(codeMap[:], parts[2], 0)
 	start, size := lo, int64(dt.Size())
-	d.groups(lo, hi, d.scaleParts(parts), func(lo, hi int64, scales []float32) {
-		for _, scale := range scales {
-			stop := min(hi, (lo/d.size+1)*d.size)
+	s := d.scaleParts(parts)
+	var g groups
+	for g.open(&d.blocked, lo, hi, s[:]); g.next(); {
+		lo := g.lo
+		for _, scale := range g.scales() {
+			stop := min(g.hi, (lo/d.size+1)*d.size)
 			out := dst[(lo-start)*size : (stop-start)*size]
 			blockwiseRun(out, dt, parts[0][lo-start:stop-start], &codeMap, scale)
 			lo = stop
 		}
-	})
+	}
 }
 
 // chunk is the number of elements that pass through a float32 buffer on the

@@ -43,7 +43,8 @@ func (d *FourBit) CheckScales(parts [][]byte) *rule.Error { return d.checkScales
 
 // CheckScales is as that of FourBit.
 func (d *Blockwise) CheckScales(parts [][]byte) *rule.Error {
-	return d.checkScales(d.scaleParts(parts))
+	s := d.scaleParts(parts)
+	return d.checkScales(s[:])
 }
 
 // CheckScales looks for row statistics that are not finite or negative
@@ -61,9 +62,10 @@ func (d *Int8) CheckScales(parts [][]byte) *rule.Error {
 
 func (b *blocked) checkScales(parts [][]byte) *rule.Error {
 	c := scaleCheck{of: b.Blocks(), signed: b.Nested()}
-	b.groups(0, b.numel, parts, func(lo, _ int64, scales []float32) {
-		c.add(scales, lo/b.size)
-	})
+	var g groups
+	for g.open(b, 0, b.numel, parts); g.next(); {
+		c.add(g.scales(), g.lo/b.size)
+	}
 	return c.finding("scale of block")
 }
 

@@ -76,12 +76,12 @@ func (d *FourBit) Scales(dst []float32, parts [][]byte) { d.readScales(dst, part
 // Decode writes elements [lo, hi) as dt to dst.
 func (d *FourBit) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write) {
 	mustFit(d, dst, dt, lo, hi, parts)
-	codes, skipped, size := parts[0], lo/2, int64(dt.Size())
-	start := lo
-	d.groups(lo, hi, parts[1:], func(lo, hi int64, scales []float32) {
-		out := dst[(lo-start)*size : (hi-start)*size]
-		d.blocks(out, dt, codes[lo/2-skipped:], lo, hi, scales)
-	})
+	codes, start, size := parts[0], lo, int64(dt.Size())
+	var g groups
+	for g.open(&d.blocked, lo, hi, parts[1:]); g.next(); {
+		out := dst[(g.lo-start)*size : (g.hi-start)*size]
+		d.blocks(out, dt, codes[g.lo/2-start/2:], g.lo, g.hi, g.scales())
+	}
 }
 
 // blocks decodes elements [lo, hi), whose codes begin in codes[0], block by

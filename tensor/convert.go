@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 )
 
 // Narrow writes each value of src as an element of type to, F16, BF16 or F32,
@@ -60,6 +61,10 @@ func Widen(dst []float32, src []byte, from DType, bigEndian bool) {
 			dst[i] = widenBF16(binary.LittleEndian.Uint16(src[2*i : 2*i+2]))
 		}
 	case F32:
+		if HostLittleEndian {
+			copy(float32Bytes(dst), src)
+			return
+		}
 		for i := range dst {
 			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i : 4*i+4]))
 		}
@@ -76,6 +81,11 @@ func Widen(dst []float32, src []byte, from DType, bigEndian bool) {
 			dst[i] = table[c]
 		}
 	}
+}
+
+// float32Bytes views the memory of f as bytes.
+func float32Bytes(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
 // widenBig is Widen for words in big-endian order, by way of little-endian

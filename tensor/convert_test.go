@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -107,14 +108,28 @@ func TestConvertF64ThroughF32(t *testing.T) {
 	}
 }
 
+// fillWeights writes values as weights have them: normal, about 0.02.
+func fillWeights(dst []byte, dt DType) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	if dt.Size() == 1 {
+		for i := range dst {
+			dst[i] = byte(rnd.IntN(256)) &^ 0x40
+		}
+		return
+	}
+	values := make([]float32, len(dst)/dt.Size())
+	for i := range values {
+		values[i] = float32(rnd.NormFloat64() * 0.02)
+	}
+	Narrow(dst, dt, values)
+}
+
 func BenchmarkConvert(b *testing.B) {
 	const n = 1 << 20
 	for _, c := range []struct{ from, to DType }{{F32, F16}, {F32, BF16}, {F16, F32}, {BF16, F32}, {BF16, F16}, {F8E4M3, F32}} {
 		b.Run(fmt.Sprintf("from=%v/to=%v", c.from, c.to), func(b *testing.B) {
 			src, dst := make([]byte, n*c.from.Size()), make([]byte, n*c.to.Size())
-			for i := range src {
-				src[i] = byte(i*7)&0x3f | 0x10 // no NaNs, few subnormals
-			}
+			fillWeights(src, c.from)
 			b.SetBytes(int64(len(dst))) // bytes of output
 			for b.Loop() {
 				Convert(dst, c.to, src, c.from, false)

@@ -21,7 +21,8 @@ func (b BFloat16) Float32() float32 { return widenBF16(uint16(b)) }
 // of its payload and becomes quiet.
 func ToFloat16(f float32) Float16 { return Float16(f16Bits(math.Float32bits(f))) }
 
-// ToBFloat16 rounds f to nearest, ties to even, by the same rules.
+// ToBFloat16 rounds f to nearest, ties to even, by the same rules, but a NaN
+// keeps its sign only, as in torch.
 func ToBFloat16(f float32) BFloat16 { return BFloat16(bf16Bits(math.Float32bits(f))) }
 
 // Bits of a float32.
@@ -66,7 +67,7 @@ func f16Rare(a uint32) uint16 {
 
 func bf16Bits(u uint32) uint16 {
 	if u&^signBit > inf32 {
-		return uint16(u>>16) | 0x7fc0
+		return uint16(u>>16&0x8000) | 0x7fc0
 	}
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
 }

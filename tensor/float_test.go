@@ -45,7 +45,7 @@ func TestToBFloat16Rounds(t *testing.T) {
 		f := math.Float32frombits(u)
 		got := ToBFloat16(f)
 		if f != f {
-			if want := BFloat16(u>>16) | 0x7fc0; got != want {
+			if want := BFloat16(u>>16&0x8000) | 0x7fc0; got != want {
 				t.Fatalf("NaN %08x: got %04x, want %04x", u, got, want)
 			}
 			return
