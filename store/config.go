@@ -1,0 +1,116 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// DefaultCacheBudget is the budget of a zero Config, in bytes.
+const DefaultCacheBudget = 1 << 30
+
+// NoCache as a CacheBudget keeps nothing between two uses: each decoded tensor
+// lives as long as its leases.
+const NoCache = -1
+
+// Config tunes a Store. The zero value is sane; each field says what zero
+// means. Validate reports every field that is out of range.
+type Config struct {
+	// CacheBudget bounds all decoded bytes that the store holds: cached,
+	// leased, in flight and free for reuse. Bytes; 0 means
+	// DefaultCacheBudget, NoCache means none.
+	CacheBudget int64
+	// Workers is how many goroutines decode at once, over all callers of the
+	// store. 0 means GOMAXPROCS.
+	Workers int
+	// Policy chooses what leaves the cache first: lru, sweep, 2q or auto. ""
+	// means lru.
+	Policy string
+	// Prefetch is how many layers ahead Layers decodes while the caller works
+	// on the current one. 0 means none.
+	Prefetch int
+	// Full says what Acquire does when the budget is taken by others: wait
+	// for bytes, in order of arrival, or fail at once with ErrBudget. "" means
+	// wait.
+	Full string
+	// Strict makes a tensor larger than the whole budget an ErrBudget. Without
+	// it such a tensor is decoded once nothing else is charged.
+	Strict bool
+	// SourcePages says what becomes of the page cache behind the bytes that
+	// were decoded: keep leaves it to the system, drop gives it back at once.
+	// "" means keep.
+	SourcePages string
+	// Backend is how files are read: mmap, pread, or auto (mmap where the file
+	// system is local and can map, else pread). "" means auto.
+	Backend string
+	// CopyPlain makes plain tensors charged copies instead of views of the
+	// mapping, for callers who cannot run under Lease.Do.
+	CopyPlain bool
+	// Kernels is the highest level of decoding kernels to use: auto, or a name
+	// that quant.Kernels lists. "" means auto. It holds for the whole process.
+	Kernels string
+	// Descriptors bounds the file descriptors that the store keeps open. 0
+	// means a quarter of RLIMIT_NOFILE.
+	Descriptors int
+}
+
+// choices lists what each word-valued field may say; the first is the default.
+var choices = map[string][]string{
+	"policy":       {"lru", "sweep", "2q", "auto"},
+	"full":         {"wait", "fail"},
+	"source_pages": {"keep", "drop"},
+	"backend":      {"auto", "mmap", "pread"},
+}
+
+// Validate reports all fields that are out of range, joined in one error.
+func (c Config) Validate() error {
+	var errs []error
+	number := func(name string, v, least int64) {
+		if v < least {
+			errs = append(errs, fmt.Errorf("%s is %d, want at least %d", name, v, least))
+		}
+	}
+	word := func(name, v string, ok []string) {
+		if v != "" && !slices.Contains(ok, v) {
+			errs = append(errs, fmt.Errorf("%s is %q, want one of %s", name, v, strings.Join(ok, ", ")))
+		}
+	}
+	number("cache_budget", c.CacheBudget, NoCache)
+	number("workers", int64(c.Workers), 0)
+	number("prefetch", int64(c.Prefetch), 0)
+	number("descriptors", int64(c.Descriptors), 0)
+	word("policy", c.Policy, choices["policy"])
+	word("full", c.Full, choices["full"])
+	word("source_pages", c.SourcePages, choices["source_pages"])
+	word("backend", c.Backend, choices["backend"])
+	word("kernels", c.Kernels, []string{"auto"})
+	return errors.Join(errs...)
+}
+
+// Effective is c with every default filled in.
+func (c Config) Effective() Config {
+	switch {
+	case c.CacheBudget == 0:
+		c.CacheBudget = DefaultCacheBudget
+	case c.CacheBudget < 0:
+		c.CacheBudget = 0
+	}
+	if c.Workers == 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	word := func(v *string, name string) {
+		if *v == "" {
+			*v = choices[name][0]
+		}
+	}
+	word(&c.Policy, "policy")
+	word(&c.Full, "full")
+	word(&c.SourcePages, "source_pages")
+	word(&c.Backend, "backend")
+	if c.Kernels == "" {
+		c.Kernels = "auto"
+	}
+	return c
+}

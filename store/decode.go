@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"sort"
+
+	"nibble/cache"
+	"nibble/internal/rule"
+	"nibble/mmap"
+	"nibble/quant"
+	"nibble/tensor"
+)
+
+// How a batch is cut. The figures come from bench: waking a second worker
+// costs some 50 µs, which is what one decodes in meanwhile.
+const (
+	rangeBytes  = 1 << 20 // of output, in one range of the queue
+	shareBytes  = 4 << 20 // of output, below which a worker is not worth waking
+	alignBlocks = 256     // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
+)
+
+// job asks for elements [lo, hi) of a tensor in dst.
+type job struct {
+	t      *Tensor
+	r      *resolution
+	dt     tensor.DType
+	lo, hi int64
+	dst    []byte
+	fresh  bool // dst was never written to: its pages are yet to be populated
+	tile   bool // dst is a small buffer that is used again and again
+}
+
+// batch is the one queue of a decode: the ranges of all its jobs.
+type batch struct {
+	jobs  []job
+	step  []int64 // elements a range, by job
+	first []int   // number of the first range, by job, and the total behind
+}
+
+func newBatch(jobs []job) *batch {
+	b := &batch{jobs: jobs, step: make([]int64, len(jobs)), first: make([]int, len(jobs)+1)}
+	for i := range jobs {
+		j := &jobs[i]
+		b.step[i] = step(j)
+		// Ranges but the first start at a multiple of step, wherever lo is.
+		n := (j.hi+b.step[i]-1)/b.step[i] - j.lo/b.step[i]
+		b.first[i+1] = b.first[i] + int(n)
+	}
+	return b
+}
+
+// step is the number of elements in one range of j.
+func step(j *job) int64 {
+	unit := j.r.dec.Align()
+	if j.r.blockSize > 0 {
+		unit = j.r.blockSize * alignBlocks
+	}
+	perRange := rangeBytes * 8 / int64(j.dt.Bits())
+	return max(perRange/unit, 1) * unit
+}
+
+// at finds the job and the elements of range i.
+func (b *batch) at(i int) (j *job, lo, hi int64) {
+	n := sort.SearchInts(b.first, i+1) - 1
+	j = &b.jobs[n]
+	k := j.lo/b.step[n] + int64(i-b.first[n])
+	return j, max(j.lo, k*b.step[n]), min(j.hi, (k+1)*b.step[n])
+}
+
+// workers is how many workers the batch can use.
+func (b *batch) workers() int {
+	var total int64
+	for i := range b.jobs {
+		total += int64(len(b.jobs[i].dst))
+	}
+	return int(total/shareBytes) + 1
+}
+
+// decode runs jobs from one queue, and then makes sure that the files still
+// reach as far as was read: bytes behind the end of a file that shrank read as
+// zeros up to the end of the page, without a fault.
+func (st *Store) decode(ctx context.Context, jobs []job) error {
+	b := newBatch(jobs)
+	total := b.first[len(jobs)]
+	scratch := make([]scratch, min(st.pool.Workers(), max(total, 1)))
+	err := st.pool.Run(ctx, total, min(b.workers(), len(scratch)), func(worker, i int) error {
+		j, lo, hi := b.at(i)
+		return scratch[worker].decodeRange(j, lo, hi)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		if err := jobs[i].verify(); err != nil {
+			return err
+		}
+		st.counters.decoded.Add(int64(len(jobs[i].dst)))
+		if st.cfg.SourcePages == "drop" {
+			jobs[i].dropPages()
+		}
+	}
+	return nil
+}
+
+// scratch is what one worker reuses from range to range.
+type scratch struct {
+	buf     [quant.MaxParts][]byte // for parts that cannot be viewed in place
+	windows [quant.MaxParts][]byte
+	files   [quant.MaxParts]*mmap.File
+}
+
+func (s *scratch) decodeRange(j *job, lo, hi int64) error {
+	n := j.r.dec.Parts()
+	for p := range n {
+		s.files[p] = j.r.parts[p].shard.file
+	}
+	var failed error
+	fault := mmap.Guard(s.files[:n], func() { failed = s.decode(j, lo, hi, n) })
+	if fault != nil {
+		failed = fault
+	}
+	return rule.Locate(failed, s.files[0].Path(), j.t.name)
+}
+
+func (s *scratch) decode(j *job, lo, hi int64, parts int) error {
+	for p := range parts {
+		off, n := j.r.dec.Span(p, lo, hi)
+		w, err := j.r.parts[p].window(off, n, &s.buf[p])
+		if err != nil {
+			return err
+		}
+		s.windows[p] = w
+	}
+	dst := j.dst[j.offset(lo):j.offset(hi)]
+	if j.fresh {
+		cache.Populate(dst)
+	}
+	j.r.dec.Decode(dst, j.dt, lo, hi, s.windows[:parts], j.write(dst))
+	return nil
+}
+
+// offset is where element i starts in dst, in bytes.
+func (j *job) offset(i int64) int64 { return (i - j.lo) * int64(j.dt.Bits()) / 8 }
+
+// write chooses the store that suits the destination.
+func (j *job) write(dst []byte) quant.Write {
+	switch {
+	case j.tile, j.fresh:
+		return quant.Cached
+	case len(j.dst) >= quant.StreamFrom:
+		return quant.Stream
+	}
+	return quant.Cached
+}
+
+// verify checks that every part's file still reaches the end of the bytes that
+// the job's range needed.
+func (j *job) verify() error {
+	for p := range j.r.dec.Parts() {
+		e := j.r.parts[p]
+		off, n := j.r.dec.Span(p, j.lo, j.hi)
+		if err := e.check(off, n); err != nil {
+			return rule.Locate(err, e.shard.file.Path(), j.t.name)
+		}
+	}
+	return nil
+}
+
+// dropPages gives the page cache of the job's source bytes back. It is advice:
+// failing to give it changes nothing for the caller.
+func (j *job) dropPages() {
+	for p := range j.r.dec.Parts() {
+		e := j.r.parts[p]
+		if off, n := j.r.dec.Span(p, j.lo, j.hi); e.view == nil {
+			_ = e.shard.file.Advise(mmap.DontNeed, e.off+off, n)
+		}
+	}
+}

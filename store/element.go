@@ -1,0 +1,56 @@
+package store
+
+import (
+	"unsafe"
+
+	"nibble/tensor"
+)
+
+// Element are the Go types that tensors are read into. Each stands for one
+// dtype; uint8 for U8.
+type Element interface {
+	bool | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 |
+		tensor.Float16 | tensor.BFloat16 | float32 | float64 | complex64 | complex128
+}
+
+// dtypeOf is the dtype that T stands for.
+func dtypeOf[T Element]() tensor.DType {
+	switch any(*new(T)).(type) {
+	case bool:
+		return tensor.Bool
+	case uint8:
+		return tensor.U8
+	case int8:
+		return tensor.I8
+	case uint16:
+		return tensor.U16
+	case int16:
+		return tensor.I16
+	case uint32:
+		return tensor.U32
+	case int32:
+		return tensor.I32
+	case uint64:
+		return tensor.U64
+	case int64:
+		return tensor.I64
+	case tensor.Float16:
+		return tensor.F16
+	case tensor.BFloat16:
+		return tensor.BF16
+	case float32:
+		return tensor.F32
+	case float64:
+		return tensor.F64
+	case complex64:
+		return tensor.C64
+	default:
+		return tensor.C128
+	}
+}
+
+// bytesOf views a slice of elements as bytes.
+func bytesOf[T Element](s []T) []byte {
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
+}

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// begin admits an operation, and keeps mappings in place until end. It fails
+// once Close has been called.
+func (st *Store) begin() error {
+	st.life.Lock()
+	defer st.life.Unlock()
+	if st.closed {
+		return &Error{Path: st.path, Offset: -1, Err: ErrClosed}
+	}
+	st.busy++
+	return nil
+}
+
+// open fails once Close has been called.
+func (st *Store) open() error {
+	if err := st.begin(); err != nil {
+		return err
+	}
+	st.end()
+	return nil
+}
+
+func (st *Store) end() {
+	st.life.Lock()
+	defer st.life.Unlock()
+	if st.busy--; st.busy == 0 && st.quiet != nil {
+		close(st.quiet)
+	}
+}
+
+// Close refuses new work, cancels prefetch, waits for decodes in flight and
+// gives everything back. Leases that are still open stay valid: Close then
+// returns an error that matches ErrLeased and names their tensors, and the
+// last Release unmaps. A second Close returns nil.
+func (st *Store) Close() error {
+	st.life.Lock()
+	if st.closed {
+		st.life.Unlock()
+		return nil
+	}
+	st.closed = true
+	quiet := make(chan struct{})
+	if st.busy == 0 {
+		close(quiet)
+	} else {
+		st.quiet = quiet
+	}
+	st.life.Unlock()
+	st.shutdown()
+	<-quiet
+
+	mine := func(k key) bool { return k.t.st == st }
+	st.cache.Wait(mine)
+	st.cache.Drop(mine)
+	open := st.views.open()
+	for _, k := range st.cache.Leases(mine) {
+		open = append(open, k.t.name)
+	}
+	if st.owned {
+		st.cache.Close()
+	}
+	var errs []error
+	for _, sh := range st.shards {
+		errs = append(errs, sh.file.Release())
+	}
+	errs = append(errs, st.files.Close())
+	if len(open) > 0 {
+		errs = append(errs, st.leasedError(open))
+	}
+	return errors.Join(errs...)
+}
+
+func (st *Store) leasedError(names []string) error {
+	const most = 8
+	shown := names[:min(len(names), most)]
+	quoted := make([]string, len(shown))
+	for i, n := range shown {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	list := strings.Join(quoted, ", ")
+	if len(names) > most {
+		list += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return &Error{Path: st.path, Offset: -1, Err: fmt.Errorf("%w: %s", ErrLeased, list)}
+}

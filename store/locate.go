@@ -1,0 +1,326 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nibble/internal/rule"
+	"nibble/store/safetensors"
+)
+
+// maxIndexBytes bounds an index file: the largest published ones are some 20
+// MB for 100,000 tensors.
+const maxIndexBytes = 256 << 20
+
+// location is what a path given to Open turns out to be: the files to open, in
+// order, and the index that says which tensor is where.
+type location struct {
+	root  string             // what names of files are relative to
+	files []string           // paths of the container files, sorted by name
+	index *safetensors.Index // nil without one
+	path  string             // the file or index that decides, for messages
+	notes []string           // what lay beside it and was left alone
+}
+
+// locate finds the checkpoint that path names: a container file, an index, or
+// a directory of either.
+func locate(path string) (*location, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, statError(path, err)
+	}
+	if info.IsDir() {
+		return locateDir(path)
+	}
+	if info.Mode().IsRegular() && looksLikeJSON(path) {
+		return locateIndex(path)
+	}
+	return &location{root: filepath.Dir(path), files: []string{path}, path: path}, nil
+}
+
+// statError names the target too when path is a link to nothing, as in a
+// half-downloaded Hugging Face cache.
+func statError(path string, err error) error {
+	if target, lerr := os.Readlink(path); lerr == nil && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("link to %s: %w", target, fs.ErrNotExist)
+	} else if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		err = pe.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Error{Path: path, Offset: -1, Err: fmt.Errorf("%w: %w", ErrNotFound, err)}
+	}
+	return &Error{Path: path, Offset: -1, Err: err}
+}
+
+// looksLikeJSON tells an index from a container by its first bytes. The length
+// that opens a safetensors file may look like a brace, but has zeros behind it.
+func looksLikeJSON(path string) bool {
+	if strings.HasSuffix(path, ".index.json") {
+		return true
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var b [64]byte
+	n, _ := io.ReadFull(f, b[:])
+	head := strings.TrimLeft(string(b[:n]), "\ufeff \t\r\n")
+	return strings.HasPrefix(head, "{") && !strings.Contains(head, "\x00")
+}
+
+func locateIndex(path string) (*location, error) {
+	index, err := readIndex(path)
+	if err != nil {
+		return nil, rule.Locate(err, path, "")
+	}
+	loc := &location{root: filepath.Dir(path), index: index, path: path}
+	var missing []string
+	for _, s := range index.Shards {
+		p := filepath.Join(loc.root, s)
+		if _, err := os.Stat(p); err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				return nil, statError(p, err)
+			}
+			if target, err := os.Readlink(p); err == nil {
+				s += " (link to " + target + ")"
+			}
+			missing = append(missing, s)
+			continue
+		}
+		loc.files = append(loc.files, p)
+	}
+	if len(missing) > 0 {
+		return nil, missingShards(loc, missing)
+	}
+	return loc, nil
+}
+
+// missingShards names every shard that is not there, and the containers that
+// are there without being named: together they show a stale index.
+func missingShards(loc *location, missing []string) error {
+	var others []string
+	entries, _ := os.ReadDir(loc.root)
+	for _, e := range entries {
+		if n := e.Name(); isContainer(n) && !slices.Contains(loc.index.Shards, n) {
+			others = append(others, n)
+		}
+	}
+	e := rule.New(rule.ShardMissing, "missing %s: %s", count(len(missing), "shard"), strings.Join(missing, ", "))
+	if len(others) > 0 {
+		e = rule.New(rule.ShardMissing, "%w; the index may be stale: %s beside it that it does not name: %s",
+			e.Err, count(len(others), "file"), strings.Join(others, ", "))
+	}
+	e.Path = loc.path
+	return e
+}
+
+func readIndex(path string) (*safetensors.Index, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxIndexBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxIndexBytes {
+		return nil, rule.New(rule.IndexJSON, "index is larger than %d bytes", maxIndexBytes)
+	}
+	return safetensors.ParseIndex(data)
+}
+
+// wellKnown are the names that decide what a directory holds, first match
+// first. A name with a * must match exactly one file.
+var wellKnown = []string{
+	"model.safetensors.index.json",
+	"model.safetensors",
+	"*.safetensors.index.json",
+	"pytorch_model.bin.index.json",
+	"pytorch_model.bin",
+	"*.bin.index.json",
+	"adapter_model.safetensors",
+	"adapter_model.bin",
+}
+
+// notTheModel are files that lie beside a model and are never it.
+var notTheModel = regexp.MustCompile(`^(consolidated.*\.(safetensors|pth)|training_args\.bin|optimizer\.(bin|pt)|scheduler\.(bin|pt)|rng_state.*\.pth|scaler\.pt)$`)
+
+func isContainer(name string) bool {
+	switch filepath.Ext(name) {
+	case ".safetensors", ".bin", ".pt", ".pth":
+		return true
+	}
+	return false
+}
+
+func locateDir(dir string) (*location, error) {
+	if snap, ok := hubSnapshot(dir); ok {
+		dir = snap
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, statError(dir, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && (isContainer(e.Name()) || strings.HasSuffix(e.Name(), ".index.json")) {
+			names = append(names, e.Name())
+		}
+	}
+	for _, pattern := range wellKnown {
+		var match []string
+		for _, n := range names {
+			if ok, _ := filepath.Match(pattern, n); ok {
+				match = append(match, n)
+			}
+		}
+		if len(match) > 1 {
+			return nil, &Error{Path: dir, Offset: -1, Err: fmt.Errorf("%d indexes, name one: %s", len(match), strings.Join(match, ", "))}
+		}
+		if len(match) == 1 {
+			loc, err := locateIn(dir, match[0])
+			if err == nil {
+				loc.noteOthers(names, match[0])
+			}
+			return loc, err
+		}
+	}
+	return locateUnnamed(dir, names)
+}
+
+func locateIn(dir, name string) (*location, error) {
+	path := filepath.Join(dir, name)
+	if strings.HasSuffix(name, ".index.json") {
+		return locateIndex(path)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, statError(path, err)
+	}
+	return &location{root: dir, files: []string{path}, path: path}, nil
+}
+
+// hubSnapshot finds the snapshot in a Hugging Face cache folder of one model
+// (models--org--name): the one refs/main names, else the only one.
+func hubSnapshot(dir string) (string, bool) {
+	snaps := filepath.Join(dir, "snapshots")
+	entries, err := os.ReadDir(snaps)
+	if err != nil {
+		return "", false
+	}
+	if ref, err := os.ReadFile(filepath.Join(dir, "refs", "main")); err == nil && len(ref) < 256 {
+		rev := strings.TrimSpace(string(ref))
+		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == rev }) {
+			return filepath.Join(snaps, rev), true
+		}
+	}
+	if len(entries) == 1 {
+		return filepath.Join(snaps, entries[0].Name()), true
+	}
+	return "", false
+}
+
+var shardName = regexp.MustCompile(`^(.+)-(\d{5,})-of-(\d{5,})(\.[a-z]+)$`)
+
+// locateUnnamed decides a directory without a well-known name or index: one
+// complete set of shards, or a single file.
+func locateUnnamed(dir string, names []string) (*location, error) {
+	var own []string
+	for _, ext := range []string{".safetensors", ".bin", ".pt", ".pth"} {
+		for _, n := range names {
+			if filepath.Ext(n) == ext && !notTheModel.MatchString(n) {
+				own = append(own, n)
+			}
+		}
+		if len(own) > 0 {
+			break
+		}
+	}
+	if len(own) == 0 {
+		msg := "no checkpoint in this directory"
+		if len(names) > 0 {
+			msg += ": not the model: " + strings.Join(names, ", ")
+		}
+		return nil, &Error{Path: dir, Offset: -1, Err: fmt.Errorf("%w: %s", ErrNotFound, msg)}
+	}
+	loc := &location{root: dir, path: dir}
+	if len(own) > 1 {
+		if err := oneSet(dir, own); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range own {
+		p := filepath.Join(dir, n)
+		if _, err := os.Stat(p); err != nil {
+			return nil, statError(p, err)
+		}
+		loc.files = append(loc.files, p)
+	}
+	if len(own) == 1 {
+		loc.path = loc.files[0]
+	}
+	loc.noteOthers(names, own...)
+	return loc, nil
+}
+
+// oneSet checks that names are the shards name-00001-of-0000N of one set, all
+// there.
+func oneSet(dir string, names []string) error {
+	var base, of, ext string
+	have := map[int]bool{}
+	for _, n := range names {
+		m := shardName.FindStringSubmatch(n)
+		if m == nil || base != "" && (m[1] != base || m[3] != of || m[4] != ext) {
+			return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("several files and no index, name one: %s", strings.Join(names, ", "))}
+		}
+		base, of, ext = m[1], m[3], m[4]
+		i, _ := strconv.Atoi(m[2])
+		have[i] = true
+	}
+	total, err := strconv.Atoi(of)
+	if err != nil || total > 1<<20 {
+		return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("shard count %s is not believable", of)}
+	}
+	var missing []string
+	for i := 1; i <= total; i++ {
+		if !have[i] {
+			missing = append(missing, fmt.Sprintf("%s-%0*d-of-%s%s", base, len(of), i, of, ext))
+		}
+	}
+	if len(missing) > 0 {
+		e := rule.New(rule.ShardMissing, "missing %s: %s", count(len(missing), "shard"), strings.Join(missing, ", "))
+		e.Path = dir
+		return e
+	}
+	return nil
+}
+
+// noteOthers remembers the container files that were not chosen.
+func (loc *location) noteOthers(names []string, chosen ...string) {
+	var others []string
+	for _, n := range names {
+		p := filepath.Join(loc.root, n)
+		if !slices.Contains(chosen, n) && !slices.Contains(loc.files, p) {
+			others = append(others, n)
+		}
+	}
+	if len(others) > 0 {
+		loc.notes = append(loc.notes, "not part of the model, left alone: "+strings.Join(others, ", "))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"errors"
+
+	"nibble/internal/rule"
+	"nibble/store/pytorch"
+	"nibble/store/safetensors"
+)
+
+// readShard reads the header of one file, whatever container it is, into the
+// catalog.
+func (st *Store) readShard(sh *shard) error {
+	size := sh.file.Size()
+	prefix := make([]byte, min(safetensors.SniffLen, size))
+	if _, err := sh.file.ReadAt(prefix, 0); err != nil {
+		return err
+	}
+	switch safetensors.Sniff(prefix, size) {
+	case safetensors.Zip, safetensors.Pickle, safetensors.Tar:
+		return st.readTorch(sh)
+	case safetensors.Unknown:
+		// A zip behind foreign bytes shows only at its end. What torch does not
+		// know either is a damaged safetensors file to its user.
+		var e *rule.Error
+		if err := st.readTorch(sh); !errors.As(err, &e) || e.Rule != rule.TorchContainer {
+			return err
+		}
+	}
+	return st.readSafetensors(sh)
+}
+
+func (st *Store) readSafetensors(sh *shard) error {
+	h, err := safetensors.Read(sh.file, sh.file.Size())
+	if err != nil {
+		return err
+	}
+	for k, v := range h.Metadata {
+		if _, taken := st.metadata[k]; !taken {
+			st.metadata[k] = v
+		}
+	}
+	for i := range h.Tensors {
+		t := &h.Tensors[i]
+		n, ok := t.Shape.Numel()
+		if !ok {
+			return rule.New(rule.HeaderShape, "shape %s has too many elements", t.Shape).For(t.Name)
+		}
+		st.add(entry{
+			name: t.Name, dtype: t.DType, shape: t.Shape, numel: n,
+			shard: sh, off: t.Begin, n: t.End - t.Begin,
+		})
+		sh.stored += t.End - t.Begin
+	}
+	return nil
+}
+
+func (st *Store) readTorch(sh *shard) error {
+	f, err := pytorch.Read(sh.file, sh.file.Size(), pytorch.Limits{})
+	if err != nil {
+		return err
+	}
+	st.addTorch(sh, f)
+	return nil
+}
