@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,9 +121,9 @@ func refuseRoom(from, to string, test bool) string {
 	switch {
 	case from == to:
 		return ""
-	case to == "internal/testkit":
+	case slices.Contains(helpers, to):
 		if !test && from != "bench" {
-			return "testkit is for tests"
+			return "room " + to + " is for tests and benchmarks"
 		}
 		return ""
 	case rooms[to].level >= f.level:
@@ -161,6 +162,8 @@ func TestRefusals(t *testing.T) {
 		{"cmd/nibble", "nibble/cmd/nibble/internal/table", false, true},
 		{"quant", "nibble/internal/testkit", false, false},
 		{"quant", "nibble/internal/testkit", true, true},
+		{"store", "nibble/bench/synth", true, true},
+		{"store", "nibble/bench/synth", false, false},
 		{"quant", "pgregory.net/rapid", true, true},
 		{"quant", "pgregory.net/rapid", false, false},
 		{"tensor", "C", false, false},

@@ -42,6 +42,8 @@ var rooms = map[string]room{
 	},
 	"store/pytorch": {level: 3, imports: []string{"tensor", "internal/invariants", "internal/rule"}},
 
+	"bench/synth": {level: 4, imports: []string{"store/safetensors", "tensor"}},
+
 	"store":   {level: 4, modules: []string{"golang.org/x/sync"}},
 	"convert": {level: 5, modules: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"bench":   {level: 6, modules: []string{"github.com/dustin/go-humanize", "golang.org/x/sync", "golang.org/x/sys"}},
@@ -62,6 +64,10 @@ var rooms = map[string]room{
 		},
 	},
 }
+
+// helpers are rooms for tests and benchmarks, whatever their level, and for
+// nobody else.
+var helpers = []string{"bench/synth", "internal/testkit"}
 
 // testModules are what the tests of any room may import beyond what the room
 // may.
