@@ -1,0 +1,122 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"nibble/store"
+)
+
+// field is one field of store.Config as users write it.
+type field struct {
+	name  string // in YAML; NIBBLE_NAME in the environment
+	flag  string
+	usage string
+	yesNo bool // --flag alone means true
+	set   func(*store.Config, string) error
+	get   func(store.Config) string // of an effective Config
+}
+
+// fields lists the settings in the order in which they are shown.
+var fields = []field{
+	{
+		name: "cache_budget", flag: "budget",
+		usage: "most decoded `bytes` to hold at once: 4GiB, 25% of memory, 0 to keep nothing, auto for 25%",
+		set: func(c *store.Config, s string) error {
+			n, err := ParseSize(s, Memory)
+			if n == 0 && err == nil {
+				n = store.NoCache
+			}
+			c.CacheBudget = n
+			return err
+		},
+		get: func(c store.Config) string { return humanize.IBytes(uint64(c.CacheBudget)) },
+	},
+	number("workers", "how many `goroutines` decode at once (0: one a processor)", func(c *store.Config) *int { return &c.Workers }),
+	word("policy", "what leaves the cache first: `lru`, sweep, 2q or auto", func(c *store.Config) *string { return &c.Policy }),
+	number("prefetch", "how many `layers` to decode ahead", func(c *store.Config) *int { return &c.Prefetch }),
+	word("full", "when the budget is taken: `wait` or fail", func(c *store.Config) *string { return &c.Full }),
+	yesNo("strict", "refuse a tensor that is larger than the budget", func(c *store.Config) *bool { return &c.Strict }),
+	word("source_pages", "page cache behind what was decoded: `keep` or drop", func(c *store.Config) *string { return &c.SourcePages }),
+	word("backend", "how to read files: `auto`, mmap or pread", func(c *store.Config) *string { return &c.Backend }),
+	yesNo("copy_plain", "copy plain tensors instead of lending views of the file", func(c *store.Config) *bool { return &c.CopyPlain }),
+	word("kernels", "highest `level` of decoding kernels: auto, or one that nibble version lists", func(c *store.Config) *string { return &c.Kernels }),
+	number("descriptors", "most `files` to keep open (0: a quarter of the limit)", func(c *store.Config) *int { return &c.Descriptors }),
+}
+
+func flagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
+func number(name, usage string, at func(*store.Config) *int) field {
+	return field{
+		name: name, flag: flagName(name), usage: usage,
+		set: func(c *store.Config, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				return fmt.Errorf("%q is not a whole number", s)
+			}
+			*at(c) = n
+			return nil
+		},
+		get: func(c store.Config) string {
+			if n := *at(&c); n != 0 || name == "prefetch" {
+				return strconv.Itoa(n)
+			}
+			return "auto"
+		},
+	}
+}
+
+func word(name, usage string, at func(*store.Config) *string) field {
+	return field{
+		name: name, flag: flagName(name), usage: usage,
+		set: func(c *store.Config, s string) error { *at(c) = s; return nil },
+		get: func(c store.Config) string { return *at(&c) },
+	}
+}
+
+func yesNo(name, usage string, at func(*store.Config) *bool) field {
+	return field{
+		name: name, flag: flagName(name), usage: usage, yesNo: true,
+		set: func(c *store.Config, s string) error {
+			b, err := strconv.ParseBool(s)
+			if err != nil {
+				return fmt.Errorf("%q is neither true nor false", s)
+			}
+			*at(c) = b
+			return nil
+		},
+		get: func(c store.Config) string { return strconv.FormatBool(*at(&c)) },
+	}
+}
+
+// AddFlags adds --config and the flags of the named settings, all of them when
+// none is named, to fs.
+func AddFlags(fs *pflag.FlagSet, names ...string) {
+	fs.String(fileFlag, "", "read settings from this YAML `file` (default: nibble.yaml here, else in the user's configuration folder)")
+	for _, f := range fields {
+		if len(names) > 0 && !slices.Contains(names, f.name) {
+			continue
+		}
+		if f.yesNo {
+			fs.Bool(f.flag, false, f.usage)
+		} else {
+			fs.String(f.flag, "", f.usage)
+		}
+	}
+}
+
+// find returns the field called name in a file or in the environment. The
+// short name of the budget, that of its flag, will do.
+func find(name string) (field, bool) {
+	for _, f := range fields {
+		if f.name == name || f.flag == name {
+			return f, true
+		}
+	}
+	return field{}, false
+}

@@ -1,0 +1,213 @@
+// Package settings reads the configuration of the command: a YAML file, the
+// environment and flags, each overriding the one before.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"nibble/store"
+)
+
+const (
+	prefix   = "NIBBLE_"
+	fileEnv  = "NIBBLE_CONFIG"
+	fileFlag = "config"
+	fileName = "nibble.yaml"
+)
+
+// Setting is the value of one setting and where it came from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source"` // default, a file, a variable or a flag
+}
+
+// Settings is a configuration and its origin.
+type Settings struct {
+	Config store.Config
+	// List holds the effective value of every setting.
+	List []Setting
+	// Notes are remarks about the environment for people.
+	Notes []string
+}
+
+// layer is one source of values.
+type layer struct {
+	values *koanf.Koanf
+	where  func(key string) string // names the source of key
+}
+
+// Load reads the settings. flags holds the flags that AddFlags added; environ is
+// the environment, as from os.Environ. All problems are reported at once.
+func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
+	path, err := configFile(flags, environ)
+	if err != nil {
+		return nil, err
+	}
+	layers, err := load(path, flags, environ)
+	if err != nil {
+		return nil, err
+	}
+	s := &Settings{}
+	given, errs := s.apply(layers)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := s.Config.Validate(); err != nil {
+		return nil, err
+	}
+	s.list(given)
+	return s, nil
+}
+
+// configFile decides which file to read: the flag's, the environment's, that of
+// the working directory, the user's. "" means that there is none.
+func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
+	if f := flags.Lookup(fileFlag); f != nil && f.Changed {
+		return f.Value.String(), nil
+	}
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, fileEnv+"="); ok && v != "" {
+			return v, nil
+		}
+	}
+	candidates := []string{fileName}
+	if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "nibble", fileName))
+	}
+	for _, path := range candidates {
+		_, err := os.Stat(path)
+		if err == nil {
+			return path, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) {
+	var layers []layer
+	add := func(p koanf.Provider, parser koanf.Parser, where func(string) string) error {
+		k := koanf.New(".")
+		if err := k.Load(p, parser); err != nil {
+			return err
+		}
+		layers = append(layers, layer{k, where})
+		return nil
+	}
+	if path != "" {
+		if err := add(file.Provider(path), yaml.Parser(), func(string) string { return path }); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, bare(err))
+		}
+	}
+	variables := env.Opt{
+		Prefix:      prefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(k, v string) (string, any) {
+			if k == fileEnv {
+				return "", nil
+			}
+			return strings.ToLower(strings.TrimPrefix(k, prefix)), v
+		},
+	}
+	if err := add(env.Provider(".", variables), nil, func(key string) string { return prefix + strings.ToUpper(key) }); err != nil {
+		return nil, err
+	}
+	changed := posflag.ProviderWithFlag(flags, ".", nil, func(f *pflag.Flag) (string, any) {
+		if _, ok := find(f.Name); !ok || !f.Changed {
+			return "", nil
+		}
+		return f.Name, f.Value.String()
+	})
+	if err := add(changed, nil, func(key string) string { return "--" + key }); err != nil {
+		return nil, err
+	}
+	return layers, nil
+}
+
+// bare drops the path that an error of the file system repeats.
+func bare(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// apply sets the fields layer by layer. It returns the source of each value
+// that was given, by name of the setting.
+func (s *Settings) apply(layers []layer) (given map[string]string, errs []error) {
+	given = map[string]string{}
+	for _, l := range layers {
+		for _, key := range slices.Sorted(slices.Values(l.values.Keys())) {
+			f, ok := find(key)
+			if !ok {
+				errs = s.unknown(errs, l.where(key), key)
+				continue
+			}
+			value := fmt.Sprint(l.values.Get(key))
+			if err := f.set(&s.Config, value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: %w", l.where(key), f.name, err))
+			}
+			given[f.name] = l.where(key)
+		}
+	}
+	if _, ok := given["cache_budget"]; !ok {
+		s.autoBudget()
+	}
+	return given, errs
+}
+
+// autoBudget is the command's default: a share of memory, or the library's
+// default where nobody can tell how much there is.
+func (s *Settings) autoBudget() {
+	n, err := ParseSize("auto", Memory)
+	if err != nil {
+		n = store.DefaultCacheBudget
+		s.Notes = append(s.Notes, err.Error())
+	}
+	s.Config.CacheBudget = n
+}
+
+// unknown complains about a key in a file. The environment is not nibble's
+// alone: a variable of no setting is worth a note.
+func (s *Settings) unknown(errs []error, where, key string) []error {
+	if strings.HasPrefix(where, prefix) {
+		s.Notes = append(s.Notes, where+" is not a setting")
+		return errs
+	}
+	return append(errs, fmt.Errorf("%s: %q is not a setting: want one of %s", where, key, strings.Join(names(), ", ")))
+}
+
+func names() []string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	return all
+}
+
+func (s *Settings) list(given map[string]string) {
+	effective := s.Config.Effective()
+	for _, f := range fields {
+		source := given[f.name]
+		if source == "" {
+			source = "default"
+		}
+		s.List = append(s.List, Setting{f.name, f.get(effective), source})
+	}
+}
