@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFindings    = 1   // verify has something to report
+	exitUsage       = 2   // the command line or the configuration is wrong
+	exitFailed      = 3   // a file cannot be opened, or a tensor not decoded
+	exitInterrupted = 130 // what shells expect after SIGINT
+)
+
+// usageError is an error of the command line or the configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// errTold ends a verb that has already told the user what failed.
+var errTold = errors.New("some tensors failed")
+
+// errFindings ends verify when it has printed findings.
+var errFindings = errors.New("findings")
+
+// app is what the verbs share: where they print to, and the environment.
+type app struct {
+	stdout  io.Writer
+	stderr  io.Writer
+	environ []string
+}
+
+// say tells people something, each line with the command's name before it.
+func (a *app) say(format string, args ...any) {
+	for _, line := range strings.Split(fmt.Sprintf(format, args...), "\n") {
+		fmt.Fprintf(a.stderr, "nibble: %s\n", line)
+	}
+}
+
+// printJSON prints v as one document on one line. Names are as they are in the
+// file: what HTML would have escaped is not.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// run runs one command line and returns its exit code.
+func run(ctx context.Context, args []string, a *app) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errFindings):
+		return exitFindings
+	case errors.Is(err, errTold):
+		return exitFailed
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		a.say("interrupted")
+		return exitInterrupted
+	case errors.As(err, &usage):
+		a.say("%v", err)
+		return exitUsage
+	}
+	a.say("%v", err)
+	return exitFailed
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "nibble",
+		Short: "open quantized checkpoints and decode them within a byte budget",
+		Long: "nibble opens a checkpoint that bitsandbytes quantized, or a plain one, and decodes\n" +
+			"its tensors lazily, block-parallel, within a byte budget.\n\n" +
+			"PATH is a container file, an index, or a directory of either.",
+		Version:       version(),
+		Args:          noVerb,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(*cobra.Command, []string) error { return nil }, // noVerb has refused all arguments
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		layersCommand(a), inspectCommand(a), sumCommand(a), configCommand(a), versionCommand(a),
+	)
+	return root
+}
+
+// noVerb refuses a command line without a verb of nibble.
+func noVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("no command given: nibble help lists them")
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q: nibble help lists them", args[0])
+}
+
+// usageArgs makes what check complains about an error of use.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) != nil {
+			return usagef("want: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}

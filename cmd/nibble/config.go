@@ -1,0 +1,42 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"nibble/cmd/nibble/internal/settings"
+	"nibble/cmd/nibble/internal/table"
+)
+
+func configCommand(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "print the settings in effect and where each came from",
+		Long: "config prints every setting, its value in effect, and where that came from.\n\n" +
+			"Settings are read from a YAML file, then from NIBBLE_* variables, then from flags;\n" +
+			"the last one that says something wins. The file is that of --config or NIBBLE_CONFIG,\n" +
+			"else nibble.yaml in the working directory, else nibble/nibble.yaml in the user's\n" +
+			"configuration folder.",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.loadSettings(cmd)
+			if err != nil {
+				return err
+			}
+			for _, note := range s.Notes {
+				a.say("%s", note)
+			}
+			if asJSON {
+				return a.printJSON(map[string][]settings.Setting{"settings": s.List})
+			}
+			t := table.New(a.stdout, table.Column{Title: "setting"}, table.Column{Title: "value"}, table.Column{Title: "from"})
+			for _, v := range s.List {
+				t.Row(v.Name, v.Value, v.Source)
+			}
+			return t.Flush()
+		},
+	}
+	settings.AddFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

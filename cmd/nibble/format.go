@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"nibble/store"
+	"nibble/tensor"
+)
+
+// quoteName prints a name for people: as it is when all of it can be seen, else
+// Go-quoted, so that a name can neither break a line nor move the cursor. A
+// name that begins like a quoted one is quoted, too.
+func quoteName(name string) string {
+	hidden := func(r rune) bool { return r == utf8.RuneError || !strconv.IsPrint(r) }
+	if name == "" || name[0] == '"' || name != strings.TrimSpace(name) || strings.IndexFunc(name, hidden) >= 0 {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// sizeText prints bytes in binary units.
+func sizeText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// timeText prints a duration with three digits.
+func timeText(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+	}
+	return fmt.Sprintf("%.3g s", d.Seconds())
+}
+
+// countText prints n of something: 1 tensor, 2 tensors.
+func countText[N int | int64](n N, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return humanize.Comma(int64(n)) + " " + what + "s"
+}
+
+// shapeJSON makes sure that a scalar's shape is [] and not null.
+func shapeJSON(s tensor.Shape) tensor.Shape {
+	if s == nil {
+		return tensor.Shape{}
+	}
+	return s
+}
+
+// cause prints an error about a tensor whose name and file are shown beside it.
+func cause(err error) string {
+	var e *store.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	c := *e
+	c.Path, c.Tensor = "", ""
+	return c.Error()
+}
