@@ -30,7 +30,9 @@ func constructorOf(g *global) constructor {
 			return newTuple
 		case "dict":
 			return newDict
-		case "bytearray", "bytes", "complex", "slice", "range", "xrange", "int", "float", "str", "bool", "object":
+		case "bytes", "bytearray":
+			return newBytes
+		case "complex", "slice", "range", "xrange", "int", "float", "str", "bool", "object":
 			return newInert
 		}
 	case "copyreg":
@@ -62,6 +64,17 @@ func constructorOf(g *global) constructor {
 		}
 	}
 	return nil
+}
+
+// newBytes is bytes() and bytearray(), of nothing or of bytes.
+func newBytes(_ *machine, args []value) (value, error) {
+	if len(args) == 0 {
+		return bytesValue(""), nil
+	}
+	if b, ok := args[0].(bytesValue); ok {
+		return b, nil
+	}
+	return inert{}, nil
 }
 
 func newInert(*machine, []value) (value, error) { return inert{}, nil }
