@@ -227,7 +227,7 @@ func (st *Store) AcquireCount(ctx context.Context, ts []*Tensor, dt tensor.DType
 	}
 	cached, hits, err := st.cache.AcquireMany(ctx, items, st.fill)
 	if err != nil {
-		return undo(err)
+		return undo(st.locate(err, ts))
 	}
 	for i, c := range cached {
 		leases[at[i]].cached = c
@@ -255,6 +255,14 @@ func (st *Store) fill(ctx context.Context, items []cache.Item[key], bufs [][]byt
 		jobs[i] = j
 	}
 	return st.decode(ctx, jobs)
+}
+
+// locate fills in the path of an error about ts, and the tensor if it is one.
+func (st *Store) locate(err error, ts []*Tensor) error {
+	if len(ts) == 1 {
+		return ts[0].locate(err)
+	}
+	return rule.Locate(err, st.path, "")
 }
 
 // locate fills in path and tensor of an error about t.
