@@ -14,7 +14,8 @@ func (p *FourBitParts) Findings(st *State) []*rule.Error {
 	if st.Nested != nil && p.Absmax.DType != tensor.U8 {
 		found = append(found, rule.New(rule.Nested, "quant_state has nested fields beside a plain absmax of %v; they are ignored", p.Absmax.DType))
 	}
-	if s := p.Packed.Shape; len(s) > 0 && s[0] == 1 && len(st.Shape) == 2 {
+	// [1,1] is the usual layout of one byte.
+	if s := p.Packed.Shape; len(s) > 1 && s[0] == 1 && s[1] != 1 && len(st.Shape) == 2 {
 		found = append(found, rule.New(rule.CompanionLen, "packed shape is %v: bitsandbytes returns such a matrix transposed; the shape %v of the quant_state is followed", s, st.Shape))
 	}
 	return found
@@ -63,7 +64,7 @@ func (d *Int8) CheckScales(parts [][]byte) *rule.Error {
 func (b *blocked) checkScales(parts [][]byte) *rule.Error {
 	c := scaleCheck{of: b.Blocks(), signed: b.Nested()}
 	var g groups
-	for g.open(b, 0, b.numel, parts); g.next(); {
+	for g.open(b, activeKernel(), 0, b.numel, parts); g.next(); {
 		c.add(g.scales(), g.lo/b.size)
 	}
 	return c.finding("scale of block")

@@ -39,11 +39,13 @@ func newCatalog(index *safetensors.Index) catalog {
 // that another shard holds the name, or it is there already.
 func (c *catalog) add(e entry) int32 {
 	if want, ok := c.places[e.name]; ok && want != e.shard.rel {
-		c.noteStale(e, "the index places it in "+want)
+		c.noteStale(e, "copy left alone: the index places it in "+want)
 		return -1
+	} else if !ok && c.places != nil {
+		c.noteStale(e, "the index does not name it; it is read all the same")
 	}
 	if _, dup := c.byName[e.name]; dup {
-		c.noteStale(e, "another shard holds it too")
+		c.noteStale(e, "copy left alone: another shard holds it too")
 		return -1
 	}
 	n := int32(len(c.entries))
@@ -53,16 +55,13 @@ func (c *catalog) add(e entry) int32 {
 	return n
 }
 
+// noteStale remembers what is odd about a stored tensor in the light of the
+// index: a finding of rule IDX-005.
 func (c *catalog) noteStale(e entry, why string) {
-	c.stale = append(c.stale, &Error{
-		Path: e.shard.file.Path(), Tensor: e.name, Rule: rule.StaleCopy, Offset: e.off,
-		Err: staleError(why),
-	})
+	found := rule.New(rule.StaleCopy, "%s", why).At(e.off).For(e.name)
+	found.Path = e.shard.file.Path()
+	c.stale = append(c.stale, found)
 }
-
-type staleError string
-
-func (e staleError) Error() string { return "copy left alone: " + string(e) }
 
 // addMissing lists the tensors that the index promises and no shard holds:
 // each is an entry that answers with IDX-003.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 
-	"nibble/mmap"
 	"nibble/tensor"
 )
 
@@ -59,38 +58,15 @@ func (t *Tensor) Packed(ctx context.Context) (*Packed, error) {
 	if p.Scheme == SchemeInt8 && len(p.Shape) == 2 {
 		p.BlockSize = p.Shape[1]
 	}
-	if err := t.readScales(r, dec, p); err != nil {
+	err = t.wholeCompanions(r, func(parts [][]byte) {
+		dec.Scales(p.Scales, parts)
+		p.Table = dec.Values(parts)
+	})
+	if err != nil {
 		return nil, t.locate(err)
 	}
 	if p.Codes, err = t.Raw(ctx); err != nil {
 		return nil, err
 	}
 	return p, nil
-}
-
-// readScales decodes scales and table from the companions, under the guard.
-func (t *Tensor) readScales(r *resolution, dec scaled, p *Packed) error {
-	parts := make([][]byte, r.dec.Parts())
-	files := make([]*mmap.File, len(parts))
-	for i := range parts {
-		files[i] = r.parts[i].shard.file
-	}
-	var failed error
-	fault := mmap.Guard(files, func() {
-		for i := 1; i < len(parts); i++ {
-			var scratch []byte
-			if parts[i], failed = r.parts[i].window(0, r.parts[i].n, &scratch); failed != nil {
-				return
-			}
-		}
-		dec.Scales(p.Scales, parts)
-		p.Table = dec.Values(parts)
-	})
-	if fault != nil {
-		return fault
-	}
-	for i := 1; i < len(parts) && failed == nil; i++ {
-		failed = r.parts[i].check(0, r.parts[i].n)
-	}
-	return failed
 }

@@ -108,21 +108,25 @@ func fourBitScheme(quantType string) Scheme {
 
 // bindState binds the 4-bit decoder of state, whether it was JSON or objects.
 func (t *Tensor) bindState(r *resolution, state *quant.State, set [numRoles]*entry) {
-	r.blockSize = state.BlockSize
+	r.state, r.blockSize = state, state.BlockSize
 	r.nested = set[roleAbsmax] != nil && set[roleAbsmax].dtype == tensor.U8
-	d, err := quant.NewFourBit(state, quant.FourBitParts{
-		Packed:       *stored(t.e),
-		Absmax:       stored(set[roleAbsmax]),
-		QuantMap:     stored(set[roleQuantMap]),
-		NestedAbsmax: stored(set[roleNestedAbsmax]),
-		NestedMap:    stored(set[roleNestedMap]),
-	})
+	d, err := quant.NewFourBit(state, fourBitParts(t.e, set))
 	if err != nil {
 		r.err = err
 		return
 	}
 	r.dec, r.scheme, r.shape = d, fourBitScheme(state.QuantType), state.Shape
 	r.parts = [quant.MaxParts]*entry{t.e, set[roleAbsmax], set[roleNestedAbsmax], set[roleNestedMap]}
+}
+
+func fourBitParts(packed *entry, set [numRoles]*entry) quant.FourBitParts {
+	return quant.FourBitParts{
+		Packed:       *stored(packed),
+		Absmax:       stored(set[roleAbsmax]),
+		QuantMap:     stored(set[roleQuantMap]),
+		NestedAbsmax: stored(set[roleNestedAbsmax]),
+		NestedMap:    stored(set[roleNestedMap]),
+	}
 }
 
 func (t *Tensor) bindInt8(r *resolution, set [numRoles]*entry) {

@@ -8,18 +8,31 @@ import (
 	"nibble/store/safetensors"
 )
 
-// readShard reads the header of one file, whatever container it is, into the
-// catalog.
-func (st *Store) readShard(sh *shard) error {
+// sniff tells what the file is by its first bytes.
+func (sh *shard) sniff() (safetensors.Kind, error) {
 	size := sh.file.Size()
 	prefix := make([]byte, min(safetensors.SniffLen, size))
 	if _, err := sh.file.ReadAt(prefix, 0); err != nil {
+		return safetensors.Unknown, err
+	}
+	return safetensors.Sniff(prefix, size), nil
+}
+
+func isTorch(k safetensors.Kind) bool {
+	return k == safetensors.Zip || k == safetensors.Pickle || k == safetensors.Tar
+}
+
+// readShard reads the header of one file, whatever container it is, into the
+// catalog.
+func (st *Store) readShard(sh *shard) error {
+	kind, err := sh.sniff()
+	if err != nil {
 		return err
 	}
-	switch safetensors.Sniff(prefix, size) {
-	case safetensors.Zip, safetensors.Pickle, safetensors.Tar:
+	if isTorch(kind) {
 		return st.readTorch(sh)
-	case safetensors.Unknown:
+	}
+	if kind == safetensors.Unknown {
 		// A zip behind foreign bytes shows only at its end. What torch does not
 		// know either is a damaged safetensors file to its user.
 		var e *rule.Error

@@ -217,7 +217,7 @@ func (st *Store) Config() Config { return st.cfg }
 func (st *Store) Notes() []string {
 	notes := slices.Clone(st.loc.notes)
 	if n := len(st.stale); n > 0 {
-		notes = append(notes, count(n, "stale copy")+" left alone: nibble verify names them")
+		notes = append(notes, "the index is stale: "+count(n, "tensor")+" of the shards disagree with it; nibble verify names them")
 	}
 	return notes
 }

@@ -111,6 +111,7 @@ type resolution struct {
 	scheme    Scheme
 	blockSize int64
 	nested    bool
+	state     *quant.State // of a 4-bit tensor; nil for others
 	err       error
 }
 

@@ -131,7 +131,7 @@ type tensorValue struct {
 
 // Rough sizes of the above in memory, slot or box included, for the meter.
 const (
-	costSlot      = 32 // a place on a stack or in a container, with room to grow
+	costSlot      = 16 // a place on the stack or in a container
 	costBox       = 16
 	costContainer = 64
 	costGlobal    = 96

@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nibble/store"
+)
+
+// hasFinding reports whether rule is among the findings with a severity.
+func hasFinding(found []store.Finding, rule string, s store.Severity) bool {
+	return slices.ContainsFunc(found, func(f store.Finding) bool { return f.Rule == rule && f.Severity == s })
+}
+
+// suspect are the golden files that decode and still bend a rule.
+var suspect = map[string]string{
+	"st4/nan_documented.safetensors": "BNB-106", // scales that are infinite and NaN
+	"st4/edge_values.safetensors":    "BNB-106", // negative scales, set by hand
+}
+
+// Sound files have no findings.
+func TestVerifySound(t *testing.T) {
+	for _, c := range readManifest().Cases {
+		found, err := store.Verify(context.Background(), filepath.Join(goldenDir, c.Path))
+		if err != nil {
+			t.Errorf("%s: %v", c.Path, err)
+		}
+		if want := suspect[c.Path]; want != "" {
+			if len(found) == 0 || !hasFinding(found, want, store.Suspect) {
+				t.Errorf("%s: %v, want %s", c.Path, found, want)
+			}
+			continue
+		}
+		for _, f := range found {
+			t.Errorf("%s: %+v", c.Path, f)
+		}
+	}
+}
+
+// What Open or a read refuses, Verify finds, with the same rule, and says where.
+func TestVerifyHostile(t *testing.T) {
+	for _, c := range readManifest().Hostile {
+		path := filepath.Join(goldenDir, c.Path)
+		_, want := readAll(path)
+		found, err := store.Verify(context.Background(), path)
+		if err != nil {
+			t.Errorf("%s: %v, want findings", c.Path, err)
+			continue
+		}
+		var e *store.Error
+		if !errors.As(want, &e) {
+			for _, f := range found {
+				if f.Severity == store.Broken {
+					t.Errorf("%s reads, but: %v", c.Path, f)
+				}
+			}
+			continue
+		}
+		if !hasFinding(found, string(e.Rule), store.Broken) {
+			t.Errorf("%s: findings %v, want %s", c.Path, found, e.Rule)
+		}
+		for _, f := range found {
+			if f.File == "" || f.Message == "" {
+				t.Errorf("%s: finding without file or message: %+v", c.Path, f)
+			}
+		}
+	}
+	found, err := store.Verify(context.Background(), filepath.Join(goldenDir, "hostile/quant/quant_map_values.safetensors"))
+	if err != nil || !hasFinding(found, "BNB-003", store.Suspect) {
+		t.Errorf("a quant_map unlike the table: %v, %v", found, err)
+	}
+}
+
+// The variants of wild files: those that decode with something odd about them.
+func TestVerifyWild(t *testing.T) {
+	dir := filepath.Join(wild(t), "variants")
+	for name, want := range map[string]struct {
+		rule string
+		s    store.Severity
+		n    int
+	}{
+		"weight_1xN.safetensors":        {"BNB-102", store.Suspect, 1},
+		"orphan_companions.safetensors": {"BNB-101", store.Suspect, 3},
+		"weight_flat.safetensors":       {},
+		"weight_2d.safetensors":         {},
+		"unicode_names.safetensors":     {},
+		"new_dtypes.safetensors":        {},
+		"sharded_index_lies":            {"BNB-101", store.Broken, 1},
+		"sharded_missing":               {"IDX-002", store.Broken, 1},
+		"lfs_pointer.safetensors":       {"ST-008", store.Broken, 1},
+	} {
+		found, err := store.Verify(context.Background(), filepath.Join(dir, name))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(found) != want.n || want.n > 0 && !hasFinding(found, want.rule, want.s) {
+			t.Errorf("%s: %v, want %d of %s", name, found, want.n, want.rule)
+		}
+	}
+}
+
+// What cannot be read at all is an error, not a finding.
+func TestVerifyUnreadable(t *testing.T) {
+	found, err := store.Verify(context.Background(), filepath.Join(t.TempDir(), "none.safetensors"))
+	if len(found) != 0 || !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a path that does not exist: %v, %v", found, err)
+	}
+	if !strings.Contains(err.Error(), "none.safetensors") {
+		t.Errorf("the error does not name the path: %v", err)
+	}
+}
