@@ -55,7 +55,7 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 		return
 	}
 	var r scaleReader
-	r.open(b.scales, 0, parts)
+	r.open(b.scales, activeKernel(), 0, parts)
 	r.read(dst, 0)
 }
 
@@ -63,7 +63,7 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 // the scales of each piece:
 //
 //	var g groups
-//	for g.open(b, lo, hi, parts); g.next(); {
+//	for g.open(b, k, lo, hi, parts); g.next(); {
 //		// elements [g.lo, g.hi), whose blocks have g.scales()
 //	}
 //
@@ -80,11 +80,11 @@ type groups struct {
 
 // open starts before the first piece of [lo, hi). parts are the bytes that its
 // scales are read from.
-func (g *groups) open(b *blocked, lo, hi int64, parts [][]byte) {
+func (g *groups) open(b *blocked, k kernel, lo, hi int64, parts [][]byte) {
 	g.blocked, g.hi, g.end = b, lo, hi
 	if lo < hi {
 		first, _ := b.blockRange(lo, hi)
-		g.reader.open(b.scales, first, parts)
+		g.reader.open(b.scales, k, first, parts)
 	}
 }
 

@@ -115,7 +115,7 @@ func (d *Blockwise) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]
 	start, size := lo, int64(dt.Size())
 	s := d.scaleParts(parts)
 	var g groups
-	for g.open(&d.blocked, lo, hi, s[:]); g.next(); {
+	for g.open(&d.blocked, activeKernel(), lo, hi, s[:]); g.next(); {
 		lo := g.lo
 		for _, scale := range g.scales() {
 			stop := min(g.hi, (lo/d.size+1)*d.size)

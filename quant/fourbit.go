@@ -76,22 +76,68 @@ func (d *FourBit) Scales(dst []float32, parts [][]byte) { d.readScales(dst, part
 // Decode writes elements [lo, hi) as dt to dst.
 func (d *FourBit) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write) {
 	mustFit(d, dst, dt, lo, hi, parts)
+	k := activeKernel()
+	stream := w.streams(k, len(dst))
 	codes, start, size := parts[0], lo, int64(dt.Size())
 	var g groups
-	for g.open(&d.blocked, lo, hi, parts[1:]); g.next(); {
+	for g.open(&d.blocked, k, lo, hi, parts[1:]); g.next(); {
 		out := dst[(g.lo-start)*size : (g.hi-start)*size]
-		d.blocks(out, dt, codes[g.lo/2-start/2:], g.lo, g.hi, g.scales())
+		d.piece(k, out, dt, codes[g.lo/2-start/2:], g.lo, g.hi, g.scales(), stream)
+	}
+	if stream {
+		storeFence()
 	}
 }
 
-// blocks decodes elements [lo, hi), whose codes begin in codes[0], block by
-// block.
-func (d *FourBit) blocks(dst []byte, dt tensor.DType, codes []byte, lo, hi int64, scales []float32) {
-	first, size := lo/2, dt.Size()
-	for _, scale := range scales {
-		n := int(min(hi, (lo/d.size+1)*d.size) - lo)
-		fourBitRun(dst[:n*size], dt, codes[lo/2-first:], int(lo&1), d.table, scale)
-		dst, lo = dst[n*size:], lo+int64(n)
+// piece decodes elements [lo, hi), whose codes begin in codes[0] and whose
+// blocks have the given scales: the parts of blocks at either end in plain Go,
+// the whole blocks between by k.
+func (d *FourBit) piece(k kernel, dst []byte, dt tensor.DType, codes []byte, lo, hi int64, scales []float32, stream bool) {
+	size := dt.Size()
+	if at := lo % d.size; at != 0 {
+		n := int(min(hi-lo, d.size-at))
+		fourBitRun(dst[:n*size], dt, codes, int(lo&1), d.table, scales[0])
+		dst, codes, scales = dst[n*size:], codes[(int(lo&1)+n)/2:], scales[1:]
+		lo += int64(n)
+	}
+	if whole := int((hi - lo) / d.size); whole > 0 {
+		n := whole * int(d.size)
+		d.whole(k, dst[:n*size], dt, codes[:n/2], scales[:whole], stream)
+		dst, codes, scales = dst[n*size:], codes[n/2:], scales[whole:]
+		lo += int64(n)
+	}
+	if lo < hi {
+		fourBitRun(dst, dt, codes, 0, d.table, scales[0])
+	}
+}
+
+// whole decodes whole blocks.
+func (d *FourBit) whole(k kernel, dst []byte, dt tensor.DType, codes []byte, scales []float32, stream bool) {
+	half := int(d.size / 2)
+	switch {
+	case k == generic:
+		for i, scale := range scales {
+			block := len(dst) / len(scales)
+			fourBitRun(dst[i*block:(i+1)*block], dt, codes[i*half:], 0, d.table, scale)
+		}
+	case stream && !aligned(dst):
+		d.bounce(k, dst, dt, codes, scales)
+	default:
+		k.fourBit(dst, dt, codes, scales, d.table, half, stream)
+	}
+}
+
+// bounce streams to a destination that is not aligned, by way of a buffer in
+// the first-level cache.
+func (d *FourBit) bounce(k kernel, dst []byte, dt tensor.DType, codes []byte, scales []float32) {
+	var buf [4096 * 4]byte // the largest block as float32
+	half := int(d.size / 2)
+	block := 2 * half * dt.Size()
+	for len(scales) > 0 {
+		n := min(len(scales), len(buf)/block)
+		k.fourBit(buf[:n*block], dt, codes[:n*half], scales[:n], d.table, half, false)
+		streamOut(dst[:n*block], buf[:n*block])
+		dst, codes, scales = dst[n*block:], codes[n*half:], scales[n:]
 	}
 }
 

@@ -86,14 +86,15 @@ func (s *scales) span(p int, lo, hi int64) (off, n int64) {
 // scaleReader computes scales from the bytes of one range of blocks.
 type scaleReader struct {
 	*scales
+	kernel  kernel
 	first   int64        // the block of the range's first scale
 	parts   [3][]byte    // bytes of span(p)
 	codeMap [256]float32 // nested only
 }
 
 // open points r at the bytes of the blocks from first on.
-func (r *scaleReader) open(s *scales, first int64, parts [][]byte) {
-	r.scales, r.first = s, first
+func (r *scaleReader) open(s *scales, k kernel, first int64, parts [][]byte) {
+	r.scales, r.kernel, r.first = s, k, first
 	copy(r.parts[:], parts)
 	if s.nested != nil {
 		s.nested.codeMap.read(r.codeMap[:], r.parts[2], 0)
@@ -113,7 +114,7 @@ func (r *scaleReader) read(dst []float32, b int64) {
 		n := int(min(int64(len(dst)), size-b%size))
 		var scale [1]float32
 		r.nested.absmax.read(scale[:], r.parts[1], int(b/size-r.first/size))
-		r.nested.decode(dst[:n], codes[:n], &r.codeMap, scale[0])
+		r.nested.decode(r.kernel, dst[:n], codes[:n], &r.codeMap, scale[0])
 		dst, codes, b = dst[n:], codes[n:], b+int64(n)
 	}
 }
@@ -121,10 +122,10 @@ func (r *scaleReader) read(dst []float32, b int64) {
 // decode computes the scales of one nested block. Product and sum are rounded
 // separately, never fused (BNB-004), and to the nested dtype if that is
 // narrower.
-func (n *nestedScales) decode(dst []float32, codes []byte, codeMap *[256]float32, scale float32) {
+func (n *nestedScales) decode(k kernel, dst []float32, codes []byte, codeMap *[256]float32, scale float32) {
 	if n.round == tensor.F32 {
-		for i, c := range codes {
-			dst[i] = float32(codeMap[c]*scale) + n.offset
+		for i := k.nested(dst, codes, codeMap, scale, n.offset); i < len(codes); i++ {
+			dst[i] = float32(codeMap[codes[i]]*scale) + n.offset
 		}
 		return
 	}

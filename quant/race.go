@@ -1,0 +1,14 @@
+//go:build race
+
+package quant
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// raceRead and raceWrite tell the race detector what assembly does, which it
+// cannot see into.
+func raceRead(b []byte) { runtime.RaceReadRange(unsafe.Pointer(unsafe.SliceData(b)), len(b)) }
+
+func raceWrite(b []byte) { runtime.RaceWriteRange(unsafe.Pointer(unsafe.SliceData(b)), len(b)) }
