@@ -14,8 +14,9 @@ type Limits struct {
 	Depth int
 	// Memory is how many bytes the objects of a pickle, and the names that
 	// lead to them, may take. Default 4 GiB. Apart from that they may never
-	// take more than 16 MiB and 64 bytes for each byte of the file that was
-	// read to find them, which is ten times what sound files need.
+	// take more than 8 MiB and 64 bytes for each byte of the file that was
+	// read to find them (128 if it is compressed), several times what sound
+	// files need.
 	Memory int64
 	// Records is how many entries a zip archive may have. Default 1<<20.
 	Records int64
@@ -42,7 +43,7 @@ func (l Limits) withDefaults() Limits {
 
 // What every file may cost before its size has to explain it.
 const (
-	freeMemory    = 16 << 20
+	freeMemory    = 8 << 20
 	memoryPerByte = 64
 )
 
@@ -51,7 +52,7 @@ const (
 // steps and before large ones, so that memory overshoots by one small step.
 type meter struct {
 	used int64 // bytes of memory, estimated
-	fed  int64 // bytes of the file that were read
+	fed  int64 // bytes of the file that were read, compressed ones counted twice
 	max  int64 // Limits.Memory
 }
 
@@ -63,17 +64,18 @@ func (m *meter) over() bool {
 }
 
 func (m *meter) err() *rule.Error {
-	return rule.New(rule.TorchLimit, "limit exceeded: the pickle builds more objects than the %d bytes read of it explain", m.fed)
+	return rule.New(rule.TorchLimit, "limit exceeded: the pickle builds more objects than its size explains")
 }
 
-// feeder counts the bytes that are read from the file.
+// feeder counts the bytes that are read from the file, each of them weight times.
 type feeder struct {
-	r io.Reader
-	m *meter
+	r      io.Reader
+	m      *meter
+	weight int64
 }
 
 func (f *feeder) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
-	f.m.fed += int64(n)
+	f.m.fed += f.weight * int64(n)
 	return n, err
 }

@@ -32,7 +32,7 @@ type source struct {
 // newSource reads [off, end) of r.
 func newSource(r io.ReaderAt, off, end int64, m *meter) *source {
 	sec := io.NewSectionReader(r, off, end-off)
-	return &source{r: &feeder{sec, m}, seek: sec, pos: off, left: end - off, base: true, buf: make([]byte, min(windowSize, max(end-off, 16)))}
+	return &source{r: &feeder{sec, m, 1}, seek: sec, pos: off, left: end - off, base: true, buf: make([]byte, min(windowSize, max(end-off, 16)))}
 }
 
 // newStream reads n bytes of r, which are not bytes of the file itself.

@@ -112,7 +112,7 @@ func (a *archive) open(name string, e *zipEntry, m *meter) (*source, func() erro
 	if e.method == stored {
 		return newSource(a.r, off, off+e.size, m), func() error { return nil }, nil
 	}
-	raw := &feeder{io.NewSectionReader(a.r, off, e.compressed), m}
+	raw := &feeder{io.NewSectionReader(a.r, off, e.compressed), m, 2}
 	z := newInflater(raw, off, e.crc)
 	src := newStream(z, e.size)
 	done := func() error {
