@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 
-	"nibble/cache"
 	"nibble/tensor"
 )
 
@@ -125,18 +124,18 @@ func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield fun
 	if !ok || total == 0 {
 		return nil
 	}
-	buf, err := st.tileBuffer(ctx, min(total, st.tileSize(size)))
+	buf, free, err := st.tileBuffer(ctx, min(total, st.tileSize(size)))
 	if err != nil {
 		return err
 	}
-	defer buf.Free()
-	step := tileStep(r, dt, int64(len(buf.Bytes())))
+	defer free()
+	step := tileStep(r, dt, int64(len(buf)))
 	for lo := int64(0); lo < numel; lo += step {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		hi := min(lo+step, numel)
-		data := buf.Bytes()[:(hi-lo)*int64(dt.Bits())/8]
+		data := buf[:(hi-lo)*int64(dt.Bits())/8]
 		if err := st.decode(ctx, []job{{t: t, r: r, dt: dt, lo: lo, hi: hi, dst: data, tile: true}}); err != nil {
 			return err
 		}
@@ -149,8 +148,8 @@ func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield fun
 
 const (
 	defaultTile = 1 << 20
-	// leastTile is the smallest buffer that holds a piece of any dtype. It is
-	// used, uncharged, where the budget has no room for more.
+	// leastTile is the smallest buffer worth cutting a tensor into. Below it,
+	// the budget is no budget for tiles: theirs is not charged.
 	leastTile = 4 << 10
 )
 
@@ -163,9 +162,17 @@ func (st *Store) tileSize(size int) int64 {
 	return max(min(int64(size), st.cache.Stats().Budget/4), leastTile)
 }
 
-// tileBuffer is a charged buffer of n bytes.
-func (st *Store) tileBuffer(ctx context.Context, n int64) (*cache.Buffer, error) {
-	return st.cache.Buffer(ctx, n)
+// tileBuffer is a buffer of n bytes, charged unless the budget is below
+// leastTile. The caller calls free when done.
+func (st *Store) tileBuffer(ctx context.Context, n int64) (buf []byte, free func(), err error) {
+	if st.cache.Stats().Budget < leastTile {
+		return make([]byte, n), func() {}, nil
+	}
+	b, err := st.cache.Buffer(ctx, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.Bytes(), b.Free, nil
 }
 
 // tileStep is the number of elements in a tile that fits n bytes: whole rows
