@@ -89,8 +89,10 @@ func newRoot(a *app) *cobra.Command {
 		Version:       version(),
 		Args:          noVerb,
 		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          func(*cobra.Command, []string) error { return nil }, // noVerb has refused all arguments
+		// How many letters a misspelt verb may be off.
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
+		RunE:                       func(*cobra.Command, []string) error { return nil }, // noVerb has refused all arguments
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"nibble/cmd/nibble/internal/settings"
@@ -31,7 +33,7 @@ func configCommand(a *app) *cobra.Command {
 			}
 			t := table.New(a.stdout, table.Column{Title: "setting"}, table.Column{Title: "value"}, table.Column{Title: "from"})
 			for _, v := range s.List {
-				t.Row(v.Name, v.Value, v.Source)
+				t.Row(v.Name, settingText(v), v.Source)
 			}
 			return t.Flush()
 		},
@@ -39,4 +41,15 @@ func configCommand(a *app) *cobra.Command {
 	settings.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// settingText prints a value for people.
+func settingText(s settings.Setting) string {
+	switch {
+	case s.Name == "cache_budget":
+		return sizeText(s.Value.(int64))
+	case s.Name == "descriptors" && s.Value == 0:
+		return "auto"
+	}
+	return fmt.Sprint(s.Value)
 }

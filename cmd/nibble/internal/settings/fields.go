@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
 	"nibble/store"
@@ -19,7 +18,7 @@ type field struct {
 	usage string
 	yesNo bool // --flag alone means true
 	set   func(*store.Config, string) error
-	get   func(store.Config) string // of an effective Config
+	get   func(store.Config) any // of an effective Config
 }
 
 // fields lists the settings in the order in which they are shown.
@@ -35,7 +34,7 @@ var fields = []field{
 			c.CacheBudget = n
 			return err
 		},
-		get: func(c store.Config) string { return humanize.IBytes(uint64(c.CacheBudget)) },
+		get: func(c store.Config) any { return c.CacheBudget },
 	},
 	number("workers", "how many `goroutines` decode at once (0: one a processor)", func(c *store.Config) *int { return &c.Workers }),
 	word("policy", "what leaves the cache first: `lru`, sweep, 2q or auto", func(c *store.Config) *string { return &c.Policy }),
@@ -62,12 +61,7 @@ func number(name, usage string, at func(*store.Config) *int) field {
 			*at(c) = n
 			return nil
 		},
-		get: func(c store.Config) string {
-			if n := *at(&c); n != 0 || name == "prefetch" {
-				return strconv.Itoa(n)
-			}
-			return "auto"
-		},
+		get: func(c store.Config) any { return *at(&c) },
 	}
 }
 
@@ -75,7 +69,7 @@ func word(name, usage string, at func(*store.Config) *string) field {
 	return field{
 		name: name, flag: flagName(name), usage: usage,
 		set: func(c *store.Config, s string) error { *at(c) = s; return nil },
-		get: func(c store.Config) string { return *at(&c) },
+		get: func(c store.Config) any { return *at(&c) },
 	}
 }
 
@@ -90,7 +84,7 @@ func yesNo(name, usage string, at func(*store.Config) *bool) field {
 			*at(c) = b
 			return nil
 		},
-		get: func(c store.Config) string { return strconv.FormatBool(*at(&c)) },
+		get: func(c store.Config) any { return *at(&c) },
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 // Setting is the value of one setting and where it came from.
 type Setting struct {
 	Name   string `json:"name"`
-	Value  string `json:"value"`
+	Value  any    `json:"value"`
 	Source string `json:"source"` // default, a file, a variable or a flag
 }
 
@@ -119,7 +119,7 @@ func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) 
 		Prefix:      prefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(k, v string) (string, any) {
-			if k == fileEnv {
+			if k == fileEnv || v == "" {
 				return "", nil
 			}
 			return strings.ToLower(strings.TrimPrefix(k, prefix)), v
