@@ -25,22 +25,22 @@ func samples(tb testing.TB, numel int64) []sample {
 	for _, typ := range []string{"nf4", "fp4"} {
 		for _, size := range []int64{32, 64, 256, 4096} {
 			for _, nested := range []bool{false, true} {
-				all = append(all, fourBitSample(tb, typ, size, numel|1, nested))
+				all = append(all, fourBitSample(tb, typ, size, numel|1, nested, oddScales))
 			}
 		}
 	}
 	for _, size := range []int64{64, 100, 256, 4096} {
 		for _, nested := range []bool{false, true} {
-			all = append(all, blockwiseSample(tb, size, numel|1, nested))
+			all = append(all, blockwiseSample(tb, size, numel|1, nested, oddScales))
 		}
 	}
 	for _, cols := range []int64{1, 63, 300, 4096} {
-		all = append(all, int8Sample(tb, max(1, numel/cols), cols))
+		all = append(all, int8Sample(tb, max(1, numel/cols), cols, oddScales))
 	}
 	return all
 }
 
-func fourBitSample(tb testing.TB, typ string, size, numel int64, nested bool) sample {
+func fourBitSample(tb testing.TB, typ string, size, numel int64, nested bool, scales scaleMaker) sample {
 	tb.Helper()
 	rnd := rand.New(rand.NewPCG(uint64(size), uint64(numel)))
 	st := &State{QuantType: typ, BlockSize: size, DType: tensor.BF16, Shape: tensor.Shape{numel}}
@@ -50,16 +50,16 @@ func fourBitSample(tb testing.TB, typ string, size, numel int64, nested bool) sa
 		QuantMap: vector(tensor.F32, 16),
 	}
 	parts := [][]byte{randomBytes(rnd, p.Packed.Bytes)}
-	var scales [][]byte
-	p.Absmax, p.NestedAbsmax, p.NestedMap, scales = randomScales(rnd, st, n, nested)
+	var stats [][]byte
+	p.Absmax, p.NestedAbsmax, p.NestedMap, stats = randomScales(rnd, st, n, nested, scales)
 	d, err := NewFourBit(st, p)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return sample{fmt.Sprintf("%s/block=%d/nested=%v", typ, size, nested), d, append(parts, scales...)}
+	return sample{fmt.Sprintf("%s/block=%d/nested=%v", typ, size, nested), d, append(parts, stats...)}
 }
 
-func blockwiseSample(tb testing.TB, size, numel int64, nested bool) sample {
+func blockwiseSample(tb testing.TB, size, numel int64, nested bool, scales scaleMaker) sample {
 	tb.Helper()
 	rnd := rand.New(rand.NewPCG(uint64(size), uint64(numel)))
 	st := &State{BlockSize: size, DType: tensor.F32}
@@ -67,34 +67,34 @@ func blockwiseSample(tb testing.TB, size, numel int64, nested bool) sample {
 		Codes:    Stored{DType: tensor.U8, Shape: tensor.Shape{numel}, Bytes: numel},
 		QuantMap: vector(tensor.F32, 256),
 	}
-	var scales [][]byte
-	p.Absmax, p.NestedAbsmax, p.NestedMap, scales = randomScales(rnd, st, ceilDiv(numel, size), nested)
+	var stats [][]byte
+	p.Absmax, p.NestedAbsmax, p.NestedMap, stats = randomScales(rnd, st, ceilDiv(numel, size), nested, scales)
 	d, err := NewBlockwise(st, p)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	parts := [][]byte{randomBytes(rnd, numel), scales[0], floatBytes(randomMap(rnd))}
-	return sample{fmt.Sprintf("blockwise8/block=%d/nested=%v", size, nested), d, append(parts, scales[1:]...)}
+	parts := [][]byte{randomBytes(rnd, numel), stats[0], floatBytes(randomMap(rnd))}
+	return sample{fmt.Sprintf("blockwise8/block=%d/nested=%v", size, nested), d, append(parts, stats[1:]...)}
 }
 
-func int8Sample(tb testing.TB, rows, cols int64) sample {
+func int8Sample(tb testing.TB, rows, cols int64, scales scaleMaker) sample {
 	tb.Helper()
 	rnd := rand.New(rand.NewPCG(uint64(rows), uint64(cols)))
 	d, err := NewInt8(Stored{DType: tensor.I8, Shape: tensor.Shape{rows, cols}, Bytes: rows * cols}, vector(tensor.F32, rows))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return sample{fmt.Sprintf("int8/cols=%d", cols), d, [][]byte{randomBytes(rnd, rows*cols), floatBytes(oddScales(rnd, rows))}}
+	return sample{fmt.Sprintf("int8/cols=%d", cols), d, [][]byte{randomBytes(rnd, rows*cols), floatBytes(scales(rnd, rows))}}
 }
 
-func randomScales(rnd *rand.Rand, st *State, n int64, nested bool) (absmax, nestedAbsmax, nestedMap *Stored, parts [][]byte) {
+func randomScales(rnd *rand.Rand, st *State, n int64, nested bool, scales scaleMaker) (absmax, nestedAbsmax, nestedMap *Stored, parts [][]byte) {
 	if !nested {
-		return vector(tensor.F32, n), nil, nil, [][]byte{floatBytes(oddScales(rnd, n))}
+		return vector(tensor.F32, n), nil, nil, [][]byte{floatBytes(scales(rnd, n))}
 	}
 	st.Nested = &Nested{BlockSize: 256, DType: tensor.F32, Offset: 0.0625}
 	m := ceilDiv(n, 256)
 	return vector(tensor.U8, n), vector(tensor.F32, m), vector(tensor.F32, 256),
-		[][]byte{randomBytes(rnd, n), floatBytes(oddScales(rnd, m)), floatBytes(randomMap(rnd))}
+		[][]byte{randomBytes(rnd, n), floatBytes(scales(rnd, m)), floatBytes(randomMap(rnd))}
 }
 
 func vector(dt tensor.DType, n int64) *Stored {
@@ -115,6 +115,18 @@ func randomMap(rnd *rand.Rand) []float32 {
 		m[i] = float32(rnd.Float64()*2 - 1)
 	}
 	return m
+}
+
+// scaleMaker makes n scales.
+type scaleMaker func(rnd *rand.Rand, n int64) []float32
+
+// plainScales are as weights have them.
+func plainScales(rnd *rand.Rand, n int64) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		s[i] = float32(0.01 + rnd.ExpFloat64()*0.02)
+	}
+	return s
 }
 
 // oddScales are ordinary scales, every fourth of which is one that arithmetic

@@ -1,22 +1,35 @@
-// Command asm writes the amd64 kernels of package quant. Run it by
-// "go generate" in the package; check.sh shows that the result is current.
+// Command asm writes the amd64 kernels of package quant, or with -floor the
+// loops of package floor that they are measured against. generate.sh runs it;
+// check.sh shows that its results are current.
 package main
 
 import (
+	"flag"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
 func main() {
+	onlyFloor := flag.Bool("floor", false, "write the loops of package floor")
+	flag.Parse()
 	ConstraintExpr("!purego")
+	if *onlyFloor {
+		floor()
+	} else {
+		kernels()
+	}
+	Generate()
+}
+
+func kernels() {
 	for _, o := range []output{f16, bf16, f32} {
 		fourBitAVX512(o)
 		fourBitAVX2(o)
 	}
 	nestedScalesAVX512()
 	streamCopy()
-	Generate()
 }
 
 // output is the type of a kernel's results.

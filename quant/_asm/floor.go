@@ -1,0 +1,57 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// floor writes the loops that kernels are measured against.
+func floor() {
+	TEXT("set", NOSPLIT, "func(dst *byte, lines int)")
+	Pragma("noescape")
+	Doc("set fills aligned cache lines past the caches. It needs AVX2.")
+	dst, lines := GP64(), GP64()
+	Load(Param("dst"), dst)
+	Load(Param("lines"), lines)
+	v := YMM()
+	broadcast(0x03030303, v)
+	Label("line")
+	VMOVNTDQ(v, at(dst, 0))
+	VMOVNTDQ(v, at(dst, 32))
+	ADDQ(Imm(64), dst)
+	DECQ(lines)
+	JNZ(LabelRef("line"))
+	SFENCE()
+	VZEROUPPER()
+	RET()
+
+	TEXT("decode", NOSPLIT, "func(dst, codes, scales *byte, blocks, lines int)")
+	Pragma("noescape")
+	Doc("decode reads 32 bytes of codes and a scale for each block and fills as many aligned cache lines past the caches. It needs AVX2.")
+	dst, lines = GP64(), GP64()
+	codes, scales, blocks := GP64(), GP64(), GP64()
+	Load(Param("dst"), dst)
+	Load(Param("codes"), codes)
+	Load(Param("scales"), scales)
+	Load(Param("blocks"), blocks)
+	Load(Param("lines"), lines)
+	a, b, left := YMM(), YMM(), GP64()
+	Label("block")
+	PREFETCHT0(at(codes, ahead))
+	VBROADCASTSS(at(scales, 0), a)
+	VPXOR(at(codes, 0), a, b)
+	MOVQ(lines, left)
+	Label("line")
+	VMOVNTDQ(a, at(dst, 0))
+	VMOVNTDQ(b, at(dst, 32))
+	ADDQ(Imm(64), dst)
+	DECQ(left)
+	JNZ(LabelRef("line"))
+	ADDQ(Imm(4), scales)
+	ADDQ(Imm(32), codes)
+	DECQ(blocks)
+	JNZ(LabelRef("block"))
+	SFENCE()
+	VZEROUPPER()
+	RET()
+}
