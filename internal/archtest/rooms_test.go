@@ -11,6 +11,7 @@ type room struct {
 // rooms is the map in ARCHITECTURE.md.
 var rooms = map[string]room{
 	"internal/archtest":   {level: 0},
+	"internal/floor":      {level: 0, modules: []string{"golang.org/x/sys"}},
 	"internal/invariants": {level: 0},
 	"internal/rule":       {level: 0},
 	"internal/testkit":    {level: 0, modules: []string{"golang.org/x/sys"}},
@@ -31,7 +32,7 @@ var rooms = map[string]room{
 		modules: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sys"},
 	},
 	"quant": {
-		level: 2, imports: []string{"concurrency", "tensor", "internal/invariants", "internal/rule"},
+		level: 2, imports: []string{"concurrency", "tensor", "internal/floor", "internal/invariants", "internal/rule"},
 		modules: []string{"github.com/go-json-experiment/json", "golang.org/x/sys"},
 	},
 
