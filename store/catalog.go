@@ -25,14 +25,24 @@ type catalog struct {
 }
 
 func newCatalog(index *safetensors.Index) catalog {
-	c := catalog{byName: map[string]int32{}, metadata: map[string]string{}}
+	c := catalog{metadata: map[string]string{}}
+	c.expect(0)
 	if index != nil {
+		c.expect(len(index.WeightMap))
 		c.places = make(map[string]string, len(index.WeightMap))
 		for _, p := range index.WeightMap {
 			c.places[p.Tensor] = p.Shard
 		}
 	}
 	return c
+}
+
+// expect makes room for n more stored tensors.
+func (c *catalog) expect(n int) {
+	c.entries = slices.Grow(c.entries, n)
+	if len(c.byName) == 0 {
+		c.byName = make(map[string]int32, n)
+	}
 }
 
 // add appends a stored tensor and returns its number, or -1 if the index says

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"nibble/quant"
 )
 
 // DefaultCacheBudget is the budget of a zero Config, in bytes.
@@ -54,6 +56,18 @@ type Config struct {
 	// Descriptors bounds the file descriptors that the store keeps open. 0
 	// means a quarter of RLIMIT_NOFILE.
 	Descriptors int
+	// Limits bounds what a torch file may ask of its reader.
+	Limits Limits
+}
+
+// Limits bounds what a torch file may ask of its reader, beyond what its size
+// explains. A file that exceeds one is refused with ErrLimit. 0 means the
+// default.
+type Limits struct {
+	Depth       int   // nested containers; default 1000
+	Memory      int64 // bytes that the objects of a pickle take; default 4 GiB
+	Records     int64 // entries of a zip archive; default 1,048,576
+	PickleBytes int64 // size of a compressed pickle, inflated, in bytes; default 256 MiB
 }
 
 // choices lists what each word-valued field may say; the first is the default.
@@ -85,7 +99,11 @@ func (c Config) Validate() error {
 	word("full", c.Full, choices["full"])
 	word("source_pages", c.SourcePages, choices["source_pages"])
 	word("backend", c.Backend, choices["backend"])
-	word("kernels", c.Kernels, []string{"auto"})
+	word("kernels", c.Kernels, append([]string{"auto"}, quant.Kernels()...))
+	number("limits.depth", int64(c.Limits.Depth), 0)
+	number("limits.memory", c.Limits.Memory, 0)
+	number("limits.records", c.Limits.Records, 0)
+	number("limits.pickle_bytes", c.Limits.PickleBytes, 0)
 	return errors.Join(errs...)
 }
 

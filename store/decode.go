@@ -16,6 +16,7 @@ import (
 const (
 	rangeBytes  = 1 << 20 // of output, in one range of the queue
 	shareBytes  = 4 << 20 // of output, below which a worker is not worth waking
+	aheadRanges = 16      // ranges whose source the system is asked for at once, on first use
 	alignBlocks = 256     // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
 )
 
@@ -28,6 +29,7 @@ type job struct {
 	dst    []byte
 	fresh  bool // dst was never written to: its pages are yet to be populated
 	tile   bool // dst is a small buffer that is used again and again
+	cold   bool // the source bytes may have to come from the disk
 }
 
 // batch is the one queue of a decode: the ranges of all its jobs.
@@ -59,12 +61,35 @@ func step(j *job) int64 {
 	return max(perRange/unit, 1) * unit
 }
 
-// at finds the job and the elements of range i.
-func (b *batch) at(i int) (j *job, lo, hi int64) {
-	n := sort.SearchInts(b.first, i+1) - 1
-	j = &b.jobs[n]
-	k := j.lo/b.step[n] + int64(i-b.first[n])
-	return j, max(j.lo, k*b.step[n]), min(j.hi, (k+1)*b.step[n])
+// at finds the job of range i, by its number, and the range's elements.
+func (b *batch) at(i int) (n int, lo, hi int64) {
+	n = sort.SearchInts(b.first, i+1) - 1
+	j, step := &b.jobs[n], b.step[n]
+	k := j.lo/step + int64(i-b.first[n])
+	return n, max(j.lo, k*step), min(j.hi, (k+1)*step)
+}
+
+// fetch asks the system for the source of the ranges that come next, in windows
+// of aheadRanges: a fault by itself reads little ahead. It is asked for once, on
+// the first decode of a tensor: where the bytes are in memory already, asking
+// costs more than it brings.
+func (b *batch) fetch(i int) {
+	n, lo, _ := b.at(i)
+	j, window := &b.jobs[n], aheadRanges*b.step[n]
+	k := i - b.first[n]
+	if k%aheadRanges != 0 {
+		return
+	}
+	to := min(j.hi, lo+2*window)
+	if k > 0 {
+		lo = min(j.hi, lo+window) // the window before asked so far
+	}
+	for p := range j.r.dec.Parts() {
+		e := j.r.parts[p]
+		if off, n := j.r.dec.Span(p, lo, to); e.view == nil && n > 0 {
+			_ = e.shard.file.Advise(mmap.WillNeed, e.off+off, n)
+		}
+	}
 }
 
 // workers is how many workers the batch can use.
@@ -80,12 +105,18 @@ func (b *batch) workers() int {
 // reach as far as was read: bytes behind the end of a file that shrank read as
 // zeros up to the end of the page, without a fault.
 func (st *Store) decode(ctx context.Context, jobs []job) error {
+	for i := range jobs {
+		jobs[i].cold = st.cfg.SourcePages == "drop" || !jobs[i].t.warm.Load()
+	}
 	b := newBatch(jobs)
 	total := b.first[len(jobs)]
 	scratch := make([]scratch, min(st.pool.Workers(), max(total, 1)))
 	err := st.pool.Run(ctx, total, min(b.workers(), len(scratch)), func(worker, i int) error {
-		j, lo, hi := b.at(i)
-		return scratch[worker].decodeRange(j, lo, hi)
+		n, lo, hi := b.at(i)
+		if jobs[n].cold {
+			b.fetch(i)
+		}
+		return scratch[worker].decodeRange(&jobs[n], lo, hi)
 	})
 	if err != nil {
 		return err
@@ -95,6 +126,7 @@ func (st *Store) decode(ctx context.Context, jobs []job) error {
 			return err
 		}
 		st.counters.decoded.Add(int64(len(jobs[i].dst)))
+		jobs[i].t.warm.Store(true)
 		if st.cfg.SourcePages == "drop" {
 			jobs[i].dropPages()
 		}

@@ -53,6 +53,7 @@ func (st *Store) readSafetensors(sh *shard) error {
 			st.metadata[k] = v
 		}
 	}
+	st.expect(len(h.Tensors))
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
 		n, ok := t.Shape.Numel()
@@ -69,7 +70,7 @@ func (st *Store) readSafetensors(sh *shard) error {
 }
 
 func (st *Store) readTorch(sh *shard) error {
-	f, err := pytorch.Read(sh.file, sh.file.Size(), pytorch.Limits{})
+	f, err := pytorch.Read(sh.file, sh.file.Size(), pytorch.Limits(st.cfg.Limits))
 	if err != nil {
 		return err
 	}

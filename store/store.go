@@ -15,6 +15,7 @@ import (
 	"nibble/concurrency"
 	"nibble/internal/rule"
 	"nibble/mmap"
+	"nibble/quant"
 	"nibble/tensor"
 )
 
@@ -156,6 +157,11 @@ func newStore(path string, opts []Option) (*Store, error) {
 	}
 	cfg := o.cfg.Effective()
 	st := &Store{path: path, cfg: cfg, files: mmap.NewFiles(cfg.Descriptors), pool: concurrency.NewPool(cfg.Workers)}
+	if o.cfg.Kernels != "" {
+		if err := quant.SetKernels(cfg.Kernels); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	if st.include, err = globs(o.include); err != nil {
 		return nil, err

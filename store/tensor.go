@@ -38,6 +38,8 @@ type Tensor struct {
 
 	mu  sync.Mutex                 // one resolve at a time
 	res atomic.Pointer[resolution] // nil before the first
+
+	warm atomic.Bool // some of it was decoded before
 }
 
 // companion is a stored tensor that belongs to a packed one.

@@ -15,6 +15,7 @@ func (st *Store) addTorch(sh *shard, f *pytorch.File) {
 		storages[i] = newTorchStorage(st, sh, &f.Storages[i])
 		sh.stored += f.Storages[i].Bytes
 	}
+	st.expect(len(f.Tensors))
 	at := make([]int32, len(f.Tensors)) // tensor of the file → entry, or -1
 	for i := range f.Tensors {
 		at[i] = st.add(torchEntry(sh, &f.Tensors[i], storages))
