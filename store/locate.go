@@ -253,7 +253,7 @@ func locateUnnamed(dir string, names []string) (*location, error) {
 		return nil, &Error{Path: dir, Offset: -1, Err: fmt.Errorf("%w: %s", ErrNotFound, msg)}
 	}
 	loc := &location{root: dir, path: dir}
-	if len(own) > 1 {
+	if len(own) > 1 || shardName.MatchString(own[0]) {
 		if err := oneSet(dir, own); err != nil {
 			return nil, err
 		}

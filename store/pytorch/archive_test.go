@@ -182,6 +182,12 @@ func TestInflate(t *testing.T) {
 	if err := s.Inflate(bytes.NewReader(file), dst); err != nil || string(dst) != data {
 		t.Fatalf("error %v", err)
 	}
+	part := make([]byte, 100)
+	for _, off := range []int64{0, 1, 8000, s.Bytes - 100} {
+		if err := s.InflateRange(bytes.NewReader(file), part, off); err != nil || string(part) != data[off:off+100] {
+			t.Errorf("range from %d: error %v", off, err)
+		}
+	}
 	for name, edit := range map[string]func(s *Storage, b []byte){
 		"CRC":               func(s *Storage, b []byte) { s.CRC32++ },
 		"data":              func(s *Storage, b []byte) { b[s.Offset+8] ^= 0x55 },

@@ -1,0 +1,262 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"nibble/store"
+	"nibble/store/safetensors"
+	"nibble/tensor"
+)
+
+// put writes a safetensors file with one F32 tensor of one element a name.
+func put(t *testing.T, path string, names ...string) {
+	t.Helper()
+	var ts []safetensors.Tensor
+	for _, n := range names {
+		ts = append(ts, safetensors.Tensor{Name: n, DType: tensor.F32, Shape: tensor.Shape{1}})
+	}
+	l, err := safetensors.Encode(ts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, l.Size)
+	copy(data, l.Header)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		t.Skip(err)
+	}
+}
+
+func index(places ...string) string {
+	var pairs []string
+	for _, p := range places {
+		name, shard, _ := strings.Cut(p, "@")
+		pairs = append(pairs, `"`+name+`": "`+shard+`"`)
+	}
+	return `{"metadata": {}, "weight_map": {` + strings.Join(pairs, ", ") + `}}`
+}
+
+// What a path or a directory turns out to be: the names found, or a word of the
+// error.
+func TestLocate(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		make  func(t *testing.T, dir string)
+		path  string // relative to the directory
+		want  []string
+		err   string
+		class error
+		note  string
+	}{
+		{what: "a single file beside what is not the model", make: func(t *testing.T, d string) {
+			put(t, d+"/model.safetensors", "a")
+			put(t, d+"/consolidated.safetensors", "b")
+			write(t, d+"/training_args.bin", "x")
+		}, want: []string{"a"}, note: "consolidated.safetensors"},
+		{what: "an index decides over a single file", make: func(t *testing.T, d string) {
+			put(t, d+"/model.safetensors", "quantized")
+			put(t, d+"/model-00001-of-00002.safetensors", "a")
+			put(t, d+"/model-00002-of-00002.safetensors", "b")
+			write(t, d+"/model.safetensors.index.json", index("a@model-00001-of-00002.safetensors", "b@model-00002-of-00002.safetensors"))
+		}, want: []string{"a", "b"}, note: "model.safetensors"},
+		{what: "safetensors before torch", make: func(t *testing.T, d string) {
+			put(t, d+"/model.safetensors", "a")
+			write(t, d+"/pytorch_model.bin", "x")
+		}, want: []string{"a"}},
+		{what: "an adapter", make: func(t *testing.T, d string) { put(t, d+"/adapter_model.safetensors", "lora_A.weight") }, want: []string{"lora_A.weight"}},
+		{what: "diffusers' name", make: func(t *testing.T, d string) {
+			put(t, d+"/diffusion_pytorch_model.safetensors", "a")
+			write(t, d+"/config.json", "{}")
+		}, want: []string{"a"}},
+		{what: "shards without an index", make: func(t *testing.T, d string) {
+			put(t, d+"/m-00001-of-00002.safetensors", "a")
+			put(t, d+"/m-00002-of-00002.safetensors", "b")
+		}, want: []string{"a", "b"}},
+		{what: "shards without an index, one missing", make: func(t *testing.T, d string) {
+			put(t, d+"/m-00001-of-00002.safetensors", "a")
+		}, err: "missing 1 shard: m-00002-of-00002.safetensors", class: store.ErrNotFound},
+		{what: "one shard, asked for by its name", make: func(t *testing.T, d string) {
+			put(t, d+"/m-00001-of-00002.safetensors", "a")
+		}, path: "m-00001-of-00002.safetensors", want: []string{"a"}},
+		{what: "two of three shards", make: func(t *testing.T, d string) {
+			put(t, d+"/m-00001-of-00003.safetensors", "a")
+			put(t, d+"/m-00003-of-00003.safetensors", "c")
+		}, err: "m-00002-of-00003.safetensors", class: store.ErrNotFound},
+		{what: "several unrelated files", make: func(t *testing.T, d string) {
+			put(t, d+"/x.safetensors", "a")
+			put(t, d+"/y.safetensors", "b")
+		}, err: "name one"},
+		{what: "an empty directory", make: func(t *testing.T, d string) {}, err: "no checkpoint", class: store.ErrNotFound},
+		{what: "only what is not the model", make: func(t *testing.T, d string) { write(t, d+"/optimizer.bin", "x") }, err: "optimizer.bin", class: store.ErrNotFound},
+		{what: "missing shards are all named, with what is there instead", make: func(t *testing.T, d string) {
+			put(t, d+"/other-00001-of-00001.safetensors", "a")
+			write(t, d+"/model.safetensors.index.json", index("a@m1.safetensors", "b@m2.safetensors"))
+		}, err: "m1.safetensors, m2.safetensors; the index may be stale: 1 file beside it that it does not name: other-00001-of-00001.safetensors", class: store.ErrNotFound},
+		{what: "a hub cache: links to blobs without extension", make: func(t *testing.T, d string) {
+			put(t, d+"/blobs/1f00", "a")
+			put(t, d+"/blobs/2f00", "b")
+			write(t, d+"/blobs/3f00", index("a@model-00001-of-00002.safetensors", "b@model-00002-of-00002.safetensors"))
+			link(t, "../../blobs/1f00", d+"/snapshots/abc/model-00001-of-00002.safetensors")
+			link(t, "../../blobs/2f00", d+"/snapshots/abc/model-00002-of-00002.safetensors")
+			link(t, "../../blobs/3f00", d+"/snapshots/abc/model.safetensors.index.json")
+			write(t, d+"/refs/main", "abc")
+			write(t, d+"/snapshots/old/model.safetensors", "")
+		}, want: []string{"a", "b"}},
+		{what: "a blob by its own name", make: func(t *testing.T, d string) { put(t, d+"/blobs/1f00", "a") }, path: "blobs/1f00", want: []string{"a"}},
+		{what: "a link to a blob that was not downloaded", make: func(t *testing.T, d string) {
+			link(t, "../../blobs/1f00", d+"/snapshots/abc/model.safetensors")
+		}, path: "snapshots/abc", err: "../../blobs/1f00", class: fs.ErrNotExist},
+		{what: "any file name", make: func(t *testing.T, d string) { put(t, d+"/weights.v2", "a") }, path: "weights.v2", want: []string{"a"}},
+		{what: "an index under any name", make: func(t *testing.T, d string) {
+			put(t, d+"/s", "a")
+			write(t, d+"/idx", " \n"+index("a@s"))
+		}, path: "idx", want: []string{"a"}},
+		{what: "the index wins over a stale copy", make: func(t *testing.T, d string) {
+			put(t, d+"/s1", "a", "b")
+			put(t, d+"/s2", "b")
+			write(t, d+"/model.safetensors.index.json", index("a@s1", "b@s2"))
+		}, want: []string{"a", "b"}, note: "stale"},
+		{what: "a header whose length looks like a brace", make: func(t *testing.T, d string) {
+			put(t, d+"/m", strings.Repeat("n", 0x7b+5))
+		}, path: "m", want: []string{strings.Repeat("n", 0x7b+5)}},
+		{what: "nothing there", make: func(t *testing.T, d string) {}, path: "none", err: "none", class: fs.ErrNotExist},
+		{what: "an index that leaves the directory", make: func(t *testing.T, d string) {
+			write(t, d+"/model.safetensors.index.json", index("a@../s"))
+		}, err: "IDX-004", class: store.ErrCorrupt},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			dir := t.TempDir()
+			c.make(t, dir)
+			st, err := store.Open(context.Background(), filepath.Join(dir, c.path))
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || c.class != nil && !errors.Is(err, c.class) {
+					t.Errorf("error %v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer st.Close()
+			var names []string
+			for h := range st.Tensors() {
+				names = append(names, h.Name())
+			}
+			if !slices.Equal(names, c.want) {
+				t.Errorf("tensors %q, want %q", names, c.want)
+			}
+			if notes := strings.Join(st.Notes(), "; "); !strings.Contains(notes, c.note) {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
+		})
+	}
+}
+
+// A checkpoint in memory gives the same tensors as the file.
+func TestOpenReaderAt(t *testing.T) {
+	ctx := context.Background()
+	for _, c := range readManifest().Cases {
+		if c.Container == "safetensors-index" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(goldenDir, c.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := store.OpenReaderAt(ctx, c.Path, strings.NewReader(string(data)), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.Tensors {
+			checkTensor(t, st, torchName(t, want), want, c.NaNCanonical)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := store.OpenReaderAt(ctx, "broken", failing{}, 1000); !errors.Is(err, errDisk) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+}
+
+var errDisk = errors.New("disk on fire")
+
+type failing struct{}
+
+func (failing) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
+
+var _ io.ReaderAt = failing{}
+
+// Include and exclude choose by whole names; companions follow their weight.
+func TestIncludeExclude(t *testing.T) {
+	st := open(t, modelFile, store.Config{}, store.WithInclude("model.layers.[01].*", "lm_head.weight"), store.WithExclude("*norm*"))
+	for h := range st.Tensors() {
+		if n := h.Name(); strings.Contains(n, "norm") || !strings.HasPrefix(n, "model.layers.0.") && !strings.HasPrefix(n, "model.layers.1.") && n != "lm_head.weight" {
+			t.Errorf("%s is shown", n)
+		}
+		if err := release(h.Acquire(context.Background(), tensor.F16)); err != nil {
+			t.Error(err)
+		}
+	}
+	if st.Len() != 15 {
+		t.Errorf("%d tensors, want 7 a layer and the head", st.Len())
+	}
+	if _, err := store.Open(context.Background(), modelFile, store.WithInclude("a[")); err == nil {
+		t.Error("a broken glob is no error")
+	}
+}
+
+// A name that is not there suggests what may be meant, and an alias finds its
+// owner.
+func TestNames(t *testing.T) {
+	st := open(t, modelFile, store.Config{})
+	_, err := st.Tensor("lm_head.wieght")
+	var nf *store.NotFoundError
+	if !errors.As(err, &nf) || !errors.Is(err, store.ErrNotFound) || !slices.Contains(nf.Nearest, "lm_head.weight") {
+		t.Errorf("a misspelt name: %v", err)
+	}
+	_, err = st.Tensor("model.layers.0.mlp.up_proj.weight.absmax")
+	if !errors.As(err, &nf) || !slices.Equal(nf.Nearest, []string{"model.layers.0.mlp.up_proj.weight"}) {
+		t.Errorf("a companion: %v", err)
+	}
+	tied := open(t, filepath.Join(wild(t), "variants", "hdr_tied_alias.safetensors"), store.Config{})
+	for alias, owner := range tied.Aliases() {
+		h, err := tied.Tensor(alias)
+		if err != nil || h.Name() != owner {
+			t.Errorf("alias %s: %v, %v, want %s", alias, h, err, owner)
+		}
+	}
+	if len(tied.Aliases()) != 1 {
+		t.Errorf("aliases %v, want the one that names a tensor", tied.Aliases())
+	}
+}
