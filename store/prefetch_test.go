@@ -1,0 +1,189 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"nibble/store"
+	"nibble/tensor"
+)
+
+// With prefetch, the next layer is decoded while the caller works on this one:
+// its tensors are hits. Leaving the loop leaves nothing behind.
+func TestPrefetch(t *testing.T) {
+	path := synthetic(t, 6)
+	ctx := context.Background()
+	st := open(t, path, store.Config{CacheBudget: 64 << 20, Prefetch: 2})
+	misses := 0
+	for layer, err := range st.Layers(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, n, err := layer.AcquireCount(ctx, tensor.BF16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Hits+n.Misses+n.Views != layer.Len() {
+			t.Errorf("%s: %+v of %d tensors", layer.Name(), n, layer.Len())
+		}
+		misses += n.Misses
+		leases.Release()
+	}
+	if misses != 0 {
+		// The embeddings are views; everything behind them was asked for ahead.
+		t.Errorf("%d tensors were not there when they were needed", misses)
+	}
+	if s := st.Stats(); s.Prefetched != 12 || s.Peak > 64<<20 {
+		t.Errorf("prefetched %d outputs with a peak of %d, want 12 within the budget", s.Prefetched, s.Peak)
+	}
+
+	for layer := range st.Layers(ctx) {
+		if layer.Index() == 2 {
+			break // goleak and Close see what is left behind
+		}
+		leases, err := layer.Acquire(ctx, tensor.F32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases.Release()
+	}
+	if s := st.Stats(); s.InFlight != 0 {
+		t.Errorf("%d bytes in flight after the loop was left", s.InFlight)
+	}
+}
+
+// Prefetch never takes what the budget does not have.
+func TestPrefetchWithoutRoom(t *testing.T) {
+	ctx := context.Background()
+	const layer = 8 << 20
+	st := open(t, synthetic(t, 4), store.Config{CacheBudget: layer + layer/8, Prefetch: 3})
+	for l, err := range st.Layers(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, err := l.Acquire(ctx, tensor.BF16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases.Release()
+	}
+	if s := st.Stats(); s.Peak > s.Budget {
+		t.Errorf("peak %d, budget %d", s.Peak, s.Budget)
+	}
+}
+
+// A consumer that takes as long as the decode hides it, or it hides behind the
+// decode.
+func BenchmarkPrefetchOverlap(b *testing.B) {
+	path := synthetic(b, 24)
+	ctx := context.Background()
+	sweep := func(prefetch int, work time.Duration) time.Duration {
+		st := open(b, path, store.Config{CacheBudget: 48 << 20, Prefetch: prefetch})
+		start := time.Now()
+		for l, err := range st.Layers(ctx) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			leases, err := l.Acquire(ctx, tensor.BF16)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if l.Index() >= 0 {
+				for until := time.Now().Add(work); time.Now().Before(until); {
+				}
+			}
+			leases.Release()
+		}
+		return time.Since(start)
+	}
+	sweep(0, 0)
+	var ratio float64
+	for b.Loop() {
+		decode := sweep(0, 0)
+		both := sweep(1, decode/24)
+		ratio += float64(both) / float64(decode)
+	}
+	b.ReportMetric(ratio/float64(b.N), "x-of-larger")
+}
+
+// Stores that share a cache share its budget; closing one leaves the other's
+// entries alone.
+func TestSharedCache(t *testing.T) {
+	ctx := context.Background()
+	shared, err := store.NewCache(store.Config{CacheBudget: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	a := open(t, modelFile, store.Config{}, store.WithCache(shared))
+	b, err := store.Open(ctx, modelFile, store.WithCache(shared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, qa := plainAndQuantized(t, a)
+	_, qb := plainAndQuantized(t, b)
+	for _, h := range []*store.Tensor{qa, qb} {
+		if err := release(h.Acquire(ctx, tensor.F32)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := a.Stats(); s.Misses != 2 || s.Entries != 2 || s.Budget != 16<<20 {
+		t.Errorf("two stores: %+v", s)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := release(qa.Acquire(ctx, tensor.F32)); err != nil {
+		t.Fatal(err)
+	}
+	if s := a.Stats(); s.Hits != 1 || s.Entries != 1 {
+		t.Errorf("after one of them was closed: %+v", s)
+	}
+}
+
+// Packed gives what a kernel of the caller's own needs to come to the same
+// values.
+func TestPacked(t *testing.T) {
+	ctx := context.Background()
+	for _, file := range []string{"st4/grid_nf4_nested.safetensors", "st4/grid_fp4_plain.safetensors", "bw8/nested_dict.pt", "int8/linear8bitlt.safetensors"} {
+		st := open(t, goldenDir+"/"+file, store.Config{})
+		for h := range st.Tensors() {
+			p, err := h.Packed(ctx)
+			if err != nil {
+				if info, _ := h.Info(ctx); info.Scheme != store.SchemePlain {
+					t.Error(err)
+				}
+				continue
+			}
+			l, err := h.Acquire(ctx, tensor.F32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range l.Float32s() {
+				if got := packedValue(p, i); got != want {
+					t.Fatalf("%s %s[%d] = %v, want %v", file, h.Name(), i, got, want)
+				}
+			}
+			l.Release()
+			p.Codes.Release()
+		}
+	}
+}
+
+// packedValue decodes one element the slow way.
+func packedValue(p *store.Packed, i int) float32 {
+	codes, scale := p.Codes.Bytes(), p.Scales[int64(i)/p.BlockSize]
+	switch p.Scheme {
+	case store.SchemeInt8:
+		const inv127 float32 = 7.874015718698502e-3
+		return float32(float32(int8(codes[i]))*scale) * inv127
+	case store.SchemeBlockwise8:
+		return p.Table[codes[i]] * scale
+	}
+	code := codes[i/2]
+	if i%2 == 0 {
+		code >>= 4
+	}
+	return p.Table[code&15] * scale
+}
