@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"math"
+
 	"nibble/internal/rule"
 	"nibble/tensor"
 )
@@ -110,33 +112,80 @@ func (d *Blockwise) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]
 	if lo == hi {
 		return
 	}
-	var codeMap [256]float32
-	d.codeMap.read(codeMap[:], parts[2], 0)
-	start, size := lo, int64(dt.Size())
+	k := activeKernel()
+	stream := w.streams(k, len(dst))
+	var m codeMap
+	d.codeMap.read(m.values[:], parts[2], 0)
 	s := d.scaleParts(parts)
+	start, size := lo, int64(dt.Size())
 	var g groups
-	for g.open(&d.blocked, activeKernel(), lo, hi, s[:]); g.next(); {
-		lo := g.lo
-		for _, scale := range g.scales() {
-			stop := min(g.hi, (lo/d.size+1)*d.size)
-			out := dst[(lo-start)*size : (stop-start)*size]
-			blockwiseRun(out, dt, parts[0][lo-start:stop-start], &codeMap, scale)
-			lo = stop
-		}
+	for g.open(&d.blocked, k, lo, hi, s[:]); g.next(); {
+		out := dst[(g.lo-start)*size : (g.hi-start)*size]
+		d.piece(k, out, dt, parts[0][g.lo-start:g.hi-start], g.lo, g.scales(), &m, stream)
+	}
+	if stream {
+		storeFence()
 	}
 }
 
-// chunk is the number of elements that pass through a float32 buffer on the
-// stack on their way to a narrower type.
-const chunk = 512
+// piece decodes len(codes) elements from lo on, whose blocks have the given
+// scales: the parts of blocks at either end in plain Go, the whole blocks
+// between by k if it can.
+func (d *Blockwise) piece(k kernel, dst []byte, dt tensor.DType, codes []byte, lo int64, scales []float32, m *codeMap, stream bool) {
+	size := dt.Size()
+	if at := lo % d.size; at != 0 {
+		n := int(min(int64(len(codes)), d.size-at))
+		blockwiseRun(dst[:n*size], dt, codes[:n], &m.values, scales[0])
+		dst, codes, scales = dst[n*size:], codes[n:], scales[1:]
+	}
+	if whole := int(int64(len(codes)) / d.size); whole > 0 {
+		n := whole * int(d.size)
+		// Blocks cannot be moved to a line: what is not aligned is not streamed.
+		if k.blockwise(dst[:n*size], dt, codes[:n], scales[:whole], int(d.size), m, stream && toLine(dst) == 0) {
+			dst, codes, scales = dst[n*size:], codes[n:], scales[whole:]
+		}
+	}
+	for _, scale := range scales {
+		n := int(min(int64(len(codes)), d.size))
+		blockwiseRun(dst[:n*size], dt, codes[:n], &m.values, scale)
+		dst, codes = dst[n*size:], codes[n:]
+	}
+}
+
+// codeMap is a map of 256 values, in the forms that kernels want.
+type codeMap struct {
+	values  [256]float32
+	planes  [1024]byte // the first bytes of all values, the second, and so on
+	isSplit bool
+}
+
+// split fills the planes.
+func (m *codeMap) split() {
+	if m.isSplit {
+		return
+	}
+	for i, v := range m.values {
+		u := math.Float32bits(v)
+		m.planes[i], m.planes[256+i], m.planes[512+i], m.planes[768+i] = byte(u), byte(u>>8), byte(u>>16), byte(u>>24)
+	}
+	m.isSplit = true
+}
 
 // blockwiseRun decodes elements of one block.
-func blockwiseRun(dst []byte, dt tensor.DType, codes []byte, codeMap *[256]float32, scale float32) {
-	var buf [chunk]float32
+func blockwiseRun(dst []byte, dt tensor.DType, codes []byte, values *[256]float32, scale float32) {
+	if len(codes) >= longRun {
+		var results [256]float32
+		for c, v := range values {
+			results[c] = v * scale
+		}
+		lookUp256(dst, dt, codes, &results)
+		return
+	}
 	for len(codes) > 0 {
+		var buf [chunk]float32
 		n := min(chunk, len(codes))
 		for i, c := range codes[:n] {
-			buf[i] = codeMap[c] * scale
+			buf[i] = values[c] * scale
 		}
 		tensor.Narrow(dst[:n*dt.Size()], dt, buf[:n])
 		dst, codes = dst[n*dt.Size():], codes[n:]

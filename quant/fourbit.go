@@ -120,7 +120,7 @@ func (d *FourBit) whole(k kernel, dst []byte, dt tensor.DType, codes []byte, sca
 			block := len(dst) / len(scales)
 			fourBitRun(dst[i*block:(i+1)*block], dt, codes[i*half:], 0, d.table, scale)
 		}
-	case stream && !aligned(dst):
+	case stream && toLine(dst) != 0:
 		d.bounce(k, dst, dt, codes, scales)
 	default:
 		k.fourBit(dst, dt, codes, scales, d.table, half, stream)

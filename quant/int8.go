@@ -84,25 +84,55 @@ func (d *Int8) Span(p int, lo, hi int64) (off, n int64) {
 // Decode writes elements [lo, hi) as dt to dst.
 func (d *Int8) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write) {
 	mustFit(d, dst, dt, lo, hi, parts)
+	k := activeKernel()
+	stream := w.streams(k, len(dst))
 	codes, size := parts[0], dt.Size()
 	for row := 0; lo < hi; row++ {
 		n := int(min(hi, (lo/d.cols+1)*d.cols) - lo)
 		var scb [1]float32
 		d.scb.read(scb[:], parts[1], row)
-		int8Run(dst[:n*size], dt, codes[:n], scb[0])
+		int8Row(k, dst[:n*size], dt, codes[:n], scb[0], stream)
 		dst, codes, lo = dst[n*size:], codes[n:], lo+int64(n)
 	}
+	if stream {
+		storeFence()
+	}
+}
+
+// int8Row decodes elements of one row: by k where they fill its units, and in
+// plain Go before, up to where a destination to be streamed begins a line, and
+// after.
+func int8Row(k kernel, dst []byte, dt tensor.DType, codes []byte, scb float32, stream bool) {
+	size, head := dt.Size(), 0
+	if to := toLine(dst); stream && to%size == 0 {
+		head = min(len(codes), to/size)
+	} else {
+		stream = false
+	}
+	int8Run(dst[:head*size], dt, codes[:head], scb)
+	n := head + k.int8(dst[head*size:], dt, codes[head:], scb, stream)
+	int8Run(dst[n*size:], dt, codes[n:], scb)
 }
 
 // int8Run decodes elements of one row.
 func int8Run(dst []byte, dt tensor.DType, codes []byte, scb float32) {
-	var buf [chunk]float32
+	if len(codes) >= longRun {
+		var results [256]float32
+		for c := range results {
+			results[c] = int8Value(byte(c), scb)
+		}
+		lookUp256(dst, dt, codes, &results)
+		return
+	}
 	for len(codes) > 0 {
+		var buf [chunk]float32
 		n := min(chunk, len(codes))
 		for i, c := range codes[:n] {
-			buf[i] = float32(float32(int8(c))*scb) * inv127
+			buf[i] = int8Value(c, scb)
 		}
 		tensor.Narrow(dst[:n*dt.Size()], dt, buf[:n])
 		dst, codes = dst[n*dt.Size():], codes[n:]
 	}
 }
+
+func int8Value(code byte, scb float32) float32 { return float32(float32(int8(code))*scb) * inv127 }

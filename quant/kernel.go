@@ -15,9 +15,10 @@ const (
 	generic kernel = iota
 	avx2
 	avx512
+	avx512vbmi
 )
 
-var kernelNames = [...]string{generic: "generic", avx2: "avx2", avx512: "avx512"}
+var kernelNames = [...]string{generic: "generic", avx2: "avx2", avx512: "avx512", avx512vbmi: "avx512vbmi"}
 
 func (k kernel) String() string { return kernelNames[k] }
 

@@ -14,22 +14,26 @@ import (
 
 // detect is the ladder: each kernel is gated on every feature that it uses.
 func detect() []kernel {
-	found := []kernel{generic}
 	x := &cpu.X86
-	if x.HasAVX2 && x.HasF16C {
-		found = append([]kernel{avx2}, found...)
+	has256 := x.HasAVX2 && x.HasF16C
+	has512 := has256 && x.HasAVX512F && x.HasAVX512BW
+	switch {
+	case has512 && x.HasAVX512VBMI:
+		return []kernel{avx512vbmi, avx512, avx2, generic}
+	case has512:
+		return []kernel{avx512, avx2, generic}
+	case has256:
+		return []kernel{avx2, generic}
 	}
-	if x.HasAVX2 && x.HasAVX512F && x.HasAVX512BW {
-		found = append([]kernel{avx512}, found...)
-	}
-	return found
+	return []kernel{generic}
 }
 
 // lineSize is the alignment that streaming needs.
 const lineSize = 64
 
-// aligned reports whether the first byte of b begins a cache line.
-func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b)))%lineSize == 0 }
+// toLine is the number of bytes from the first of b to the next cache line, 0
+// when it begins one.
+func toLine(b []byte) int { return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % lineSize) }
 
 // fourBit decodes len(scales) whole blocks of half bytes of codes each. To
 // stream, dst must be aligned.
@@ -44,11 +48,11 @@ func (k kernel) fourBit(dst []byte, dt tensor.DType, codes []byte, scales []floa
 	raceWrite(dst)
 	d, c, s := &dst[0], &codes[0], &scales[0]
 	switch {
-	case k == avx512 && dt == tensor.F16:
+	case k >= avx512 && dt == tensor.F16:
 		fourBitF16AVX512(d, c, s, table, blocks, half, stream)
-	case k == avx512 && dt == tensor.BF16:
+	case k >= avx512 && dt == tensor.BF16:
 		fourBitBF16AVX512(d, c, s, table, blocks, half, stream)
-	case k == avx512:
+	case k >= avx512:
 		fourBitF32AVX512(d, c, s, table, blocks, half, stream)
 	case dt == tensor.F16:
 		fourBitF16AVX2(d, c, s, table, blocks, half, stream)
@@ -63,7 +67,7 @@ func (k kernel) fourBit(dst []byte, dt tensor.DType, codes []byte, scales []floa
 // returns how many that is.
 func (k kernel) nested(dst []float32, codes []byte, codeMap *[256]float32, scale, offset float32) int {
 	n := len(codes) &^ 15
-	if k != avx512 || n == 0 {
+	if k < avx512 || n == 0 {
 		return 0
 	}
 	raceRead(codes[:n])
@@ -71,11 +75,95 @@ func (k kernel) nested(dst []float32, codes []byte, codeMap *[256]float32, scale
 	return n
 }
 
+// blockwise decodes len(scales) whole blocks of size elements each, and reports
+// whether it has: there is no kernel for other instruction sets and sizes. To
+// stream, dst must be aligned.
+func (k kernel) blockwise(dst []byte, dt tensor.DType, codes []byte, scales []float32, size int, m *codeMap, stream bool) bool {
+	blocks := len(scales)
+	if k != avx512vbmi || size%64 != 0 || blocks == 0 {
+		return false
+	}
+	_, _ = codes[blocks*size-1], dst[blocks*size*dt.Size()-1]
+	raceRead(codes[:blocks*size])
+	raceWrite(dst)
+	if dt != tensor.F32 && size >= longBlock {
+		for i, scale := range scales {
+			var results [512]byte
+			roundTable(&results, dt, &m.values, scale, 1)
+			lookUp16VBMI(&dst[2*i*size], &codes[i*size], &results, size, stream)
+		}
+		return true
+	}
+	m.split()
+	d, c, s := &dst[0], &codes[0], &scales[0]
+	switch dt {
+	case tensor.F16:
+		blockwiseF16VBMI(d, c, s, &m.planes, blocks, size, stream)
+	case tensor.BF16:
+		blockwiseBF16VBMI(d, c, s, &m.planes, blocks, size, stream)
+	default:
+		blockwiseF32VBMI(d, c, s, &m.planes, blocks, size, stream)
+	}
+	return true
+}
+
+// longBlock is the number of elements with one scale from which a table of all
+// 256 results pays.
+const longBlock = 256
+
+func roundTable(planes *[512]byte, dt tensor.DType, values *[256]float32, a, b float32) {
+	if dt == tensor.F16 {
+		roundTableF16VBMI(planes, values, a, b)
+	} else {
+		roundTableBF16VBMI(planes, values, a, b)
+	}
+}
+
+// int8 decodes elements of one row, as many as come in units of 64, and returns
+// how many that is. To stream, dst must be aligned.
+func (k kernel) int8(dst []byte, dt tensor.DType, codes []byte, scb float32, stream bool) int {
+	n := len(codes) &^ 63
+	if k == generic || n == 0 {
+		return 0
+	}
+	_ = dst[n*dt.Size()-1]
+	raceRead(codes[:n])
+	raceWrite(dst[:n*dt.Size()])
+	d, c := &dst[0], &codes[0]
+	switch {
+	case k == avx512vbmi && dt != tensor.F32 && n >= longBlock:
+		var results [512]byte
+		roundTable(&results, dt, &int8Values, scb, inv127)
+		lookUp16VBMI(d, c, &results, n, stream)
+	case k >= avx512 && dt == tensor.F16:
+		int8F16AVX512(d, c, scb, n, stream)
+	case k >= avx512 && dt == tensor.BF16:
+		int8BF16AVX512(d, c, scb, n, stream)
+	case k >= avx512:
+		int8F32AVX512(d, c, scb, n, stream)
+	case dt == tensor.F16:
+		int8F16AVX2(d, c, scb, n, stream)
+	case dt == tensor.BF16:
+		int8BF16AVX2(d, c, scb, n, stream)
+	default:
+		int8F32AVX2(d, c, scb, n, stream)
+	}
+	return n
+}
+
+// int8Values are the numbers that the codes of LLM.int8() stand for.
+var int8Values = func() (t [256]float32) {
+	for c := range t {
+		t[c] = float32(int8(c))
+	}
+	return t
+}()
+
 // streamOut copies src to dst past the caches. Both have the same length, and
 // dst any alignment: the ends that do not fill a line are copied as usual.
 func streamOut(dst, src []byte) {
 	raceWrite(dst)
-	head := min(len(dst), int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst)))%lineSize))
+	head := min(len(dst), toLine(dst))
 	copy(dst[:head], src)
 	dst, src = dst[head:], src[head:]
 	if lines := len(dst) / lineSize; lines > 0 {

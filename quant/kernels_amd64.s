@@ -1209,6 +1209,1764 @@ done:
 	VZEROUPPER
 	RET
 
+// func lookUp16VBMI(dst *byte, codes *byte, planes *[512]byte, n int, stream bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, MMX+
+TEXT ·lookUp16VBMI(SB), NOSPLIT, $0-33
+	MOVQ      dst+0(FP), AX
+	MOVQ      codes+8(FP), CX
+	MOVQ      planes+16(FP), DX
+	MOVQ      n+24(FP), BX
+	VMOVDQU64 (DX), Z0
+	VMOVDQU64 64(DX), Z1
+	VMOVDQU64 128(DX), Z2
+	VMOVDQU64 192(DX), Z3
+	VMOVDQU64 256(DX), Z4
+	VMOVDQU64 320(DX), Z5
+	VMOVDQU64 384(DX), Z6
+	VMOVDQU64 448(DX), Z7
+	VMOVDQU64 interleaveQuadwords<>+0(SB), Z8
+	MOVB      stream+32(FP), DL
+	TESTB     DL, DL
+	JNZ       stream
+
+cachedUnit:
+	VPERMQ     (CX), Z8, Z9
+	VPMOVB2M   Z9, K1
+	VMOVDQA64  Z9, Z10
+	VPERMI2B   Z1, Z0, Z10
+	VMOVDQA64  Z9, Z11
+	VPERMI2B   Z3, Z2, Z11
+	VPBLENDMB  Z11, Z10, K1, Z10
+	VMOVDQA64  Z9, Z11
+	VPERMI2B   Z5, Z4, Z11
+	VMOVDQA64  Z9, Z9
+	VPERMI2B   Z7, Z6, Z9
+	VPBLENDMB  Z9, Z11, K1, Z11
+	VPUNPCKLBW Z11, Z10, Z9
+	VMOVDQU64  Z9, (AX)
+	VPUNPCKHBW Z11, Z10, Z9
+	VMOVDQU64  Z9, 64(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x40, BX
+	JNZ        cachedUnit
+	JMP        done
+
+stream:
+streamUnit:
+	PREFETCHT0 4096(CX)
+	VPERMQ     (CX), Z8, Z9
+	VPMOVB2M   Z9, K1
+	VMOVDQA64  Z9, Z10
+	VPERMI2B   Z1, Z0, Z10
+	VMOVDQA64  Z9, Z11
+	VPERMI2B   Z3, Z2, Z11
+	VPBLENDMB  Z11, Z10, K1, Z10
+	VMOVDQA64  Z9, Z11
+	VPERMI2B   Z5, Z4, Z11
+	VMOVDQA64  Z9, Z9
+	VPERMI2B   Z7, Z6, Z9
+	VPBLENDMB  Z9, Z11, K1, Z11
+	VPUNPCKLBW Z11, Z10, Z9
+	VMOVNTDQ   Z9, (AX)
+	VPUNPCKHBW Z11, Z10, Z9
+	VMOVNTDQ   Z9, 64(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x40, BX
+	JNZ        streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+DATA interleaveQuadwords<>+0(SB)/8, $0x0000000000000000
+DATA interleaveQuadwords<>+8(SB)/8, $0x0000000000000004
+DATA interleaveQuadwords<>+16(SB)/8, $0x0000000000000001
+DATA interleaveQuadwords<>+24(SB)/8, $0x0000000000000005
+DATA interleaveQuadwords<>+32(SB)/8, $0x0000000000000002
+DATA interleaveQuadwords<>+40(SB)/8, $0x0000000000000006
+DATA interleaveQuadwords<>+48(SB)/8, $0x0000000000000003
+DATA interleaveQuadwords<>+56(SB)/8, $0x0000000000000007
+GLOBL interleaveQuadwords<>(SB), RODATA|NOPTR, $64
+
+// func roundTableF16VBMI(planes *[512]byte, values *[256]float32, a float32, b float32)
+// Requires: AVX, AVX512F, AVX512VBMI
+TEXT ·roundTableF16VBMI(SB), NOSPLIT, $0-24
+	MOVQ         planes+0(FP), AX
+	MOVQ         values+8(FP), CX
+	VBROADCASTSS a+16(FP), Z0
+	VBROADCASTSS b+20(FP), Z1
+	VMOVDQU64    evenBytes<>+0(SB), Z2
+	MOVL         $0x01010101, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	VPORD        Z3, Z2, Z3
+	VMULPS       (CX), Z0, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       64(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VINSERTI64X4 $0x01, Y5, Z4, Z4
+	VMULPS       128(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VMULPS       192(CX), Z0, Z6
+	VMULPS       Z1, Z6, Z6
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPS2PH    $0x00, Z6, Y6
+	VINSERTI64X4 $0x01, Y6, Z5, Z5
+	VMOVDQA64    Z2, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, (AX)
+	VMOVDQA64    Z3, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, 256(AX)
+	VMULPS       256(CX), Z0, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       320(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VINSERTI64X4 $0x01, Y5, Z4, Z4
+	VMULPS       384(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VMULPS       448(CX), Z0, Z6
+	VMULPS       Z1, Z6, Z6
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPS2PH    $0x00, Z6, Y6
+	VINSERTI64X4 $0x01, Y6, Z5, Z5
+	VMOVDQA64    Z2, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, 64(AX)
+	VMOVDQA64    Z3, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, 320(AX)
+	VMULPS       512(CX), Z0, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       576(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VINSERTI64X4 $0x01, Y5, Z4, Z4
+	VMULPS       640(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VMULPS       704(CX), Z0, Z6
+	VMULPS       Z1, Z6, Z6
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPS2PH    $0x00, Z6, Y6
+	VINSERTI64X4 $0x01, Y6, Z5, Z5
+	VMOVDQA64    Z2, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, 128(AX)
+	VMOVDQA64    Z3, Z6
+	VPERMI2B     Z5, Z4, Z6
+	VMOVDQU64    Z6, 384(AX)
+	VMULPS       768(CX), Z0, Z4
+	VMULPS       Z1, Z4, Z4
+	VMULPS       832(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VCVTPS2PH    $0x00, Z4, Y4
+	VCVTPS2PH    $0x00, Z5, Y5
+	VINSERTI64X4 $0x01, Y5, Z4, Z4
+	VMULPS       896(CX), Z0, Z5
+	VMULPS       Z1, Z5, Z5
+	VMULPS       960(CX), Z0, Z0
+	VMULPS       Z1, Z0, Z0
+	VCVTPS2PH    $0x00, Z5, Y5
+	VCVTPS2PH    $0x00, Z0, Y0
+	VINSERTI64X4 $0x01, Y0, Z5, Z5
+	VMOVDQA64    Z2, Z0
+	VPERMI2B     Z5, Z4, Z0
+	VMOVDQU64    Z0, 192(AX)
+	VMOVDQA64    Z3, Z0
+	VPERMI2B     Z5, Z4, Z0
+	VMOVDQU64    Z0, 448(AX)
+	VZEROUPPER
+	RET
+
+DATA evenBytes<>+0(SB)/8, $0x0e0c0a0806040200
+DATA evenBytes<>+8(SB)/8, $0x1e1c1a1816141210
+DATA evenBytes<>+16(SB)/8, $0x2e2c2a2826242220
+DATA evenBytes<>+24(SB)/8, $0x3e3c3a3836343230
+DATA evenBytes<>+32(SB)/8, $0x4e4c4a4846444240
+DATA evenBytes<>+40(SB)/8, $0x5e5c5a5856545250
+DATA evenBytes<>+48(SB)/8, $0x6e6c6a6866646260
+DATA evenBytes<>+56(SB)/8, $0x7e7c7a7876747270
+GLOBL evenBytes<>(SB), RODATA|NOPTR, $64
+
+// func roundTableBF16VBMI(planes *[512]byte, values *[256]float32, a float32, b float32)
+// Requires: AVX, AVX512F, AVX512VBMI
+TEXT ·roundTableBF16VBMI(SB), NOSPLIT, $0-24
+	MOVQ         planes+0(FP), AX
+	MOVQ         values+8(FP), CX
+	VBROADCASTSS a+16(FP), Z0
+	VBROADCASTSS b+20(FP), Z1
+	VMOVDQU64    evenBytes<>+0(SB), Z2
+	MOVL         $0x01010101, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	VPORD        Z3, Z2, Z3
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x00007fff, DX
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x7fc00000, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Z7
+	VMULPS       (CX), Z0, Z8
+	VMULPS       Z1, Z8, Z8
+	VMULPS       64(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VPSRLD       $0x10, Z8, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z8, Z10, Z10
+	VCMPPS       $0x03, Z8, Z8, K1
+	VPANDD       Z6, Z8, Z11
+	VPORD        Z7, Z11, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y8
+	VPSRLD       $0x10, Z9, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z9, Z10, Z10
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z9
+	VPORD        Z7, Z9, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y9
+	VINSERTI64X4 $0x01, Y9, Z8, Z8
+	VMULPS       128(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VMULPS       192(CX), Z0, Z10
+	VMULPS       Z1, Z10, Z10
+	VPSRLD       $0x10, Z9, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z9, Z11, Z11
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z12
+	VPORD        Z7, Z12, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y9
+	VPSRLD       $0x10, Z10, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z10, Z11, Z11
+	VCMPPS       $0x03, Z10, Z10, K1
+	VPANDD       Z6, Z10, Z10
+	VPORD        Z7, Z10, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y10
+	VINSERTI64X4 $0x01, Y10, Z9, Z9
+	VMOVDQA64    Z2, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, (AX)
+	VMOVDQA64    Z3, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, 256(AX)
+	VMULPS       256(CX), Z0, Z8
+	VMULPS       Z1, Z8, Z8
+	VMULPS       320(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VPSRLD       $0x10, Z8, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z8, Z10, Z10
+	VCMPPS       $0x03, Z8, Z8, K1
+	VPANDD       Z6, Z8, Z11
+	VPORD        Z7, Z11, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y8
+	VPSRLD       $0x10, Z9, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z9, Z10, Z10
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z9
+	VPORD        Z7, Z9, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y9
+	VINSERTI64X4 $0x01, Y9, Z8, Z8
+	VMULPS       384(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VMULPS       448(CX), Z0, Z10
+	VMULPS       Z1, Z10, Z10
+	VPSRLD       $0x10, Z9, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z9, Z11, Z11
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z12
+	VPORD        Z7, Z12, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y9
+	VPSRLD       $0x10, Z10, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z10, Z11, Z11
+	VCMPPS       $0x03, Z10, Z10, K1
+	VPANDD       Z6, Z10, Z10
+	VPORD        Z7, Z10, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y10
+	VINSERTI64X4 $0x01, Y10, Z9, Z9
+	VMOVDQA64    Z2, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, 64(AX)
+	VMOVDQA64    Z3, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, 320(AX)
+	VMULPS       512(CX), Z0, Z8
+	VMULPS       Z1, Z8, Z8
+	VMULPS       576(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VPSRLD       $0x10, Z8, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z8, Z10, Z10
+	VCMPPS       $0x03, Z8, Z8, K1
+	VPANDD       Z6, Z8, Z11
+	VPORD        Z7, Z11, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y8
+	VPSRLD       $0x10, Z9, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z9, Z10, Z10
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z9
+	VPORD        Z7, Z9, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y9
+	VINSERTI64X4 $0x01, Y9, Z8, Z8
+	VMULPS       640(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VMULPS       704(CX), Z0, Z10
+	VMULPS       Z1, Z10, Z10
+	VPSRLD       $0x10, Z9, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z9, Z11, Z11
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z12
+	VPORD        Z7, Z12, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y9
+	VPSRLD       $0x10, Z10, Z11
+	VPANDD       Z4, Z11, Z11
+	VPADDD       Z5, Z11, Z11
+	VPADDD       Z10, Z11, Z11
+	VCMPPS       $0x03, Z10, Z10, K1
+	VPANDD       Z6, Z10, Z10
+	VPORD        Z7, Z10, K1, Z11
+	VPSRLD       $0x10, Z11, Z11
+	VPMOVDW      Z11, Y10
+	VINSERTI64X4 $0x01, Y10, Z9, Z9
+	VMOVDQA64    Z2, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, 128(AX)
+	VMOVDQA64    Z3, Z10
+	VPERMI2B     Z9, Z8, Z10
+	VMOVDQU64    Z10, 384(AX)
+	VMULPS       768(CX), Z0, Z8
+	VMULPS       Z1, Z8, Z8
+	VMULPS       832(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VPSRLD       $0x10, Z8, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z8, Z10, Z10
+	VCMPPS       $0x03, Z8, Z8, K1
+	VPANDD       Z6, Z8, Z11
+	VPORD        Z7, Z11, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y8
+	VPSRLD       $0x10, Z9, Z10
+	VPANDD       Z4, Z10, Z10
+	VPADDD       Z5, Z10, Z10
+	VPADDD       Z9, Z10, Z10
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z9
+	VPORD        Z7, Z9, K1, Z10
+	VPSRLD       $0x10, Z10, Z10
+	VPMOVDW      Z10, Y9
+	VINSERTI64X4 $0x01, Y9, Z8, Z8
+	VMULPS       896(CX), Z0, Z9
+	VMULPS       Z1, Z9, Z9
+	VMULPS       960(CX), Z0, Z0
+	VMULPS       Z1, Z0, Z0
+	VPSRLD       $0x10, Z9, Z1
+	VPANDD       Z4, Z1, Z1
+	VPADDD       Z5, Z1, Z1
+	VPADDD       Z9, Z1, Z1
+	VCMPPS       $0x03, Z9, Z9, K1
+	VPANDD       Z6, Z9, Z10
+	VPORD        Z7, Z10, K1, Z1
+	VPSRLD       $0x10, Z1, Z1
+	VPMOVDW      Z1, Y9
+	VPSRLD       $0x10, Z0, Z1
+	VPANDD       Z4, Z1, Z1
+	VPADDD       Z5, Z1, Z1
+	VPADDD       Z0, Z1, Z1
+	VCMPPS       $0x03, Z0, Z0, K1
+	VPANDD       Z6, Z0, Z0
+	VPORD        Z7, Z0, K1, Z1
+	VPSRLD       $0x10, Z1, Z1
+	VPMOVDW      Z1, Y0
+	VINSERTI64X4 $0x01, Y0, Z9, Z9
+	VMOVDQA64    Z2, Z0
+	VPERMI2B     Z9, Z8, Z0
+	VMOVDQU64    Z0, 192(AX)
+	VMOVDQA64    Z3, Z0
+	VPERMI2B     Z9, Z8, Z0
+	VMOVDQU64    Z0, 448(AX)
+	VZEROUPPER
+	RET
+
+// func blockwiseF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, MMX+
+TEXT ·blockwiseF16VBMI(SB), NOSPLIT, $0-49
+	MOVQ      dst+0(FP), AX
+	MOVQ      codes+8(FP), CX
+	MOVQ      scales+16(FP), DX
+	MOVQ      planes+24(FP), BX
+	MOVQ      blocks+32(FP), SI
+	MOVQ      size+40(FP), DI
+	VMOVDQU64 (BX), Z0
+	VMOVDQU64 64(BX), Z1
+	VMOVDQU64 128(BX), Z2
+	VMOVDQU64 192(BX), Z3
+	VMOVDQU64 256(BX), Z4
+	VMOVDQU64 320(BX), Z5
+	VMOVDQU64 384(BX), Z6
+	VMOVDQU64 448(BX), Z7
+	VMOVDQU64 512(BX), Z8
+	VMOVDQU64 576(BX), Z9
+	VMOVDQU64 640(BX), Z10
+	VMOVDQU64 704(BX), Z11
+	VMOVDQU64 768(BX), Z12
+	VMOVDQU64 832(BX), Z13
+	VMOVDQU64 896(BX), Z14
+	VMOVDQU64 960(BX), Z15
+	VMOVDQU64 interleaveDoublewords<>+0(SB), Z16
+	MOVB      stream+48(FP), BL
+	TESTB     BL, BL
+	JNZ       stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Z17
+	MOVQ         DI, BX
+
+cachedUnit:
+	VPERMD       (CX), Z16, Z18
+	VPMOVB2M     Z18, K1
+	VMOVDQA64    Z18, Z19
+	VPERMI2B     Z1, Z0, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z3, Z2, Z20
+	VPBLENDMB    Z20, Z19, K1, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z5, Z4, Z20
+	VMOVDQA64    Z18, Z21
+	VPERMI2B     Z7, Z6, Z21
+	VPBLENDMB    Z21, Z20, K1, Z20
+	VPUNPCKHBW   Z20, Z19, Z21
+	VPUNPCKLBW   Z20, Z19, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z9, Z8, Z20
+	VMOVDQA64    Z18, Z22
+	VPERMI2B     Z11, Z10, Z22
+	VPBLENDMB    Z22, Z20, K1, Z20
+	VMOVDQA64    Z18, Z22
+	VPERMI2B     Z13, Z12, Z22
+	VMOVDQA64    Z18, Z18
+	VPERMI2B     Z15, Z14, Z18
+	VPBLENDMB    Z18, Z22, K1, Z22
+	VPUNPCKHBW   Z22, Z20, Z18
+	VPUNPCKLBW   Z22, Z20, Z20
+	VPUNPCKHWD   Z20, Z19, Z22
+	VPUNPCKLWD   Z20, Z19, Z19
+	VMULPS       Z17, Z19, Z19
+	VMULPS       Z17, Z22, Z22
+	VCVTPS2PH    $0x00, Z19, Y19
+	VCVTPS2PH    $0x00, Z22, Y22
+	VINSERTI64X4 $0x01, Y22, Z19, Z19
+	VMOVDQU64    Z19, (AX)
+	VPUNPCKHWD   Z18, Z21, Z19
+	VPUNPCKLWD   Z18, Z21, Z21
+	VMULPS       Z17, Z21, Z21
+	VMULPS       Z17, Z19, Z19
+	VCVTPS2PH    $0x00, Z21, Y21
+	VCVTPS2PH    $0x00, Z19, Y19
+	VINSERTI64X4 $0x01, Y19, Z21, Z21
+	VMOVDQU64    Z21, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, BX
+	JNZ          cachedUnit
+	ADDQ         $0x04, DX
+	DECQ         SI
+	JNZ          cachedBlock
+	JMP          done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Z17
+	MOVQ         DI, BX
+
+streamUnit:
+	PREFETCHT0   4096(CX)
+	VPERMD       (CX), Z16, Z18
+	VPMOVB2M     Z18, K1
+	VMOVDQA64    Z18, Z19
+	VPERMI2B     Z1, Z0, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z3, Z2, Z20
+	VPBLENDMB    Z20, Z19, K1, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z5, Z4, Z20
+	VMOVDQA64    Z18, Z21
+	VPERMI2B     Z7, Z6, Z21
+	VPBLENDMB    Z21, Z20, K1, Z20
+	VPUNPCKHBW   Z20, Z19, Z21
+	VPUNPCKLBW   Z20, Z19, Z19
+	VMOVDQA64    Z18, Z20
+	VPERMI2B     Z9, Z8, Z20
+	VMOVDQA64    Z18, Z22
+	VPERMI2B     Z11, Z10, Z22
+	VPBLENDMB    Z22, Z20, K1, Z20
+	VMOVDQA64    Z18, Z22
+	VPERMI2B     Z13, Z12, Z22
+	VMOVDQA64    Z18, Z18
+	VPERMI2B     Z15, Z14, Z18
+	VPBLENDMB    Z18, Z22, K1, Z22
+	VPUNPCKHBW   Z22, Z20, Z18
+	VPUNPCKLBW   Z22, Z20, Z20
+	VPUNPCKHWD   Z20, Z19, Z22
+	VPUNPCKLWD   Z20, Z19, Z19
+	VMULPS       Z17, Z19, Z19
+	VMULPS       Z17, Z22, Z22
+	VCVTPS2PH    $0x00, Z19, Y19
+	VCVTPS2PH    $0x00, Z22, Y22
+	VINSERTI64X4 $0x01, Y22, Z19, Z19
+	VMOVNTDQ     Z19, (AX)
+	VPUNPCKHWD   Z18, Z21, Z19
+	VPUNPCKLWD   Z18, Z21, Z21
+	VMULPS       Z17, Z21, Z21
+	VMULPS       Z17, Z19, Z19
+	VCVTPS2PH    $0x00, Z21, Y21
+	VCVTPS2PH    $0x00, Z19, Y19
+	VINSERTI64X4 $0x01, Y19, Z21, Z21
+	VMOVNTDQ     Z21, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, BX
+	JNZ          streamUnit
+	ADDQ         $0x04, DX
+	DECQ         SI
+	JNZ          streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
+DATA interleaveDoublewords<>+0(SB)/8, $0x0000000400000000
+DATA interleaveDoublewords<>+8(SB)/8, $0x0000000c00000008
+DATA interleaveDoublewords<>+16(SB)/8, $0x0000000500000001
+DATA interleaveDoublewords<>+24(SB)/8, $0x0000000d00000009
+DATA interleaveDoublewords<>+32(SB)/8, $0x0000000600000002
+DATA interleaveDoublewords<>+40(SB)/8, $0x0000000e0000000a
+DATA interleaveDoublewords<>+48(SB)/8, $0x0000000700000003
+DATA interleaveDoublewords<>+56(SB)/8, $0x0000000f0000000b
+GLOBL interleaveDoublewords<>(SB), RODATA|NOPTR, $64
+
+// func int8F16AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·int8F16AVX512(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Z0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD    (CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VPMOVSXBD    16(CX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VINSERTI64X4 $0x01, Y3, Z2, Z2
+	VMOVDQU64    Z2, (AX)
+	VPMOVSXBD    32(CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VPMOVSXBD    48(CX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VINSERTI64X4 $0x01, Y3, Z2, Z2
+	VMOVDQU64    Z2, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, DX
+	JNZ          cachedUnit
+	JMP          done
+
+stream:
+streamUnit:
+	PREFETCHT0   4096(CX)
+	VPMOVSXBD    (CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VPMOVSXBD    16(CX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VINSERTI64X4 $0x01, Y3, Z2, Z2
+	VMOVNTDQ     Z2, (AX)
+	VPMOVSXBD    32(CX), Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMULPS       Z1, Z2, Z2
+	VPMOVSXBD    48(CX), Z3
+	VCVTDQ2PS    Z3, Z3
+	VMULPS       Z0, Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VCVTPS2PH    $0x00, Z2, Y2
+	VCVTPS2PH    $0x00, Z3, Y3
+	VINSERTI64X4 $0x01, Y3, Z2, Z2
+	VMOVNTDQ     Z2, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, DX
+	JNZ          streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+// func int8F16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·int8F16AVX2(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Y0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD   (CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   8(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVDQU     Y2, (AX)
+	VPMOVSXBD   16(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   24(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVDQU     Y2, 32(AX)
+	VPMOVSXBD   32(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   40(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVDQU     Y2, 64(AX)
+	VPMOVSXBD   48(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   56(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVDQU     Y2, 96(AX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x00000080, AX
+	SUBQ        $0x40, DX
+	JNZ         cachedUnit
+	JMP         done
+
+stream:
+streamUnit:
+	PREFETCHT0  4096(CX)
+	VPMOVSXBD   (CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   8(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVNTDQ    Y2, (AX)
+	VPMOVSXBD   16(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   24(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVNTDQ    Y2, 32(AX)
+	VPMOVSXBD   32(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   40(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVNTDQ    Y2, 64(AX)
+	VPMOVSXBD   48(CX), Y2
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y2, Y2
+	VPMOVSXBD   56(CX), Y3
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VMULPS      Y1, Y3, Y3
+	VCVTPS2PH   $0x00, Y2, X2
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y2, Y2
+	VMOVNTDQ    Y2, 96(AX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x00000080, AX
+	SUBQ        $0x40, DX
+	JNZ         streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+// func blockwiseBF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, MMX+
+TEXT ·blockwiseBF16VBMI(SB), NOSPLIT, $0-49
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         planes+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         size+40(FP), DI
+	VMOVDQU64    (BX), Z0
+	VMOVDQU64    64(BX), Z1
+	VMOVDQU64    128(BX), Z2
+	VMOVDQU64    192(BX), Z3
+	VMOVDQU64    256(BX), Z4
+	VMOVDQU64    320(BX), Z5
+	VMOVDQU64    384(BX), Z6
+	VMOVDQU64    448(BX), Z7
+	VMOVDQU64    512(BX), Z8
+	VMOVDQU64    576(BX), Z9
+	VMOVDQU64    640(BX), Z10
+	VMOVDQU64    704(BX), Z11
+	VMOVDQU64    768(BX), Z12
+	VMOVDQU64    832(BX), Z13
+	VMOVDQU64    896(BX), Z14
+	VMOVDQU64    960(BX), Z15
+	VMOVDQU64    interleaveDoublewords<>+0(SB), Z16
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X17
+	VPBROADCASTD X17, Z17
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X18
+	VPBROADCASTD X18, Z18
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X19
+	VPBROADCASTD X19, Z19
+	MOVL         $0x7fc00000, BX
+	VMOVD        BX, X20
+	VPBROADCASTD X20, Z20
+	MOVB         stream+48(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Z21
+	MOVQ         DI, BX
+
+cachedUnit:
+	VPERMD       (CX), Z16, Z22
+	VPMOVB2M     Z22, K1
+	VMOVDQA64    Z22, Z23
+	VPERMI2B     Z1, Z0, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z3, Z2, Z24
+	VPBLENDMB    Z24, Z23, K1, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z5, Z4, Z24
+	VMOVDQA64    Z22, Z25
+	VPERMI2B     Z7, Z6, Z25
+	VPBLENDMB    Z25, Z24, K1, Z24
+	VPUNPCKHBW   Z24, Z23, Z25
+	VPUNPCKLBW   Z24, Z23, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z9, Z8, Z24
+	VMOVDQA64    Z22, Z26
+	VPERMI2B     Z11, Z10, Z26
+	VPBLENDMB    Z26, Z24, K1, Z24
+	VMOVDQA64    Z22, Z26
+	VPERMI2B     Z13, Z12, Z26
+	VMOVDQA64    Z22, Z22
+	VPERMI2B     Z15, Z14, Z22
+	VPBLENDMB    Z22, Z26, K1, Z26
+	VPUNPCKHBW   Z26, Z24, Z22
+	VPUNPCKLBW   Z26, Z24, Z24
+	VPUNPCKHWD   Z24, Z23, Z26
+	VPUNPCKLWD   Z24, Z23, Z23
+	VMULPS       Z21, Z23, Z23
+	VMULPS       Z21, Z26, Z26
+	VPSRLD       $0x10, Z23, Z24
+	VPANDD       Z17, Z24, Z24
+	VPADDD       Z18, Z24, Z24
+	VPADDD       Z23, Z24, Z24
+	VCMPPS       $0x03, Z23, Z23, K1
+	VPANDD       Z19, Z23, Z27
+	VPORD        Z20, Z27, K1, Z24
+	VPSRLD       $0x10, Z24, Z24
+	VPMOVDW      Z24, Y23
+	VPSRLD       $0x10, Z26, Z24
+	VPANDD       Z17, Z24, Z24
+	VPADDD       Z18, Z24, Z24
+	VPADDD       Z26, Z24, Z24
+	VCMPPS       $0x03, Z26, Z26, K1
+	VPANDD       Z19, Z26, Z26
+	VPORD        Z20, Z26, K1, Z24
+	VPSRLD       $0x10, Z24, Z24
+	VPMOVDW      Z24, Y26
+	VINSERTI64X4 $0x01, Y26, Z23, Z23
+	VMOVDQU64    Z23, (AX)
+	VPUNPCKHWD   Z22, Z25, Z23
+	VPUNPCKLWD   Z22, Z25, Z25
+	VMULPS       Z21, Z25, Z25
+	VMULPS       Z21, Z23, Z23
+	VPSRLD       $0x10, Z25, Z22
+	VPANDD       Z17, Z22, Z22
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z25, Z22, Z22
+	VCMPPS       $0x03, Z25, Z25, K1
+	VPANDD       Z19, Z25, Z24
+	VPORD        Z20, Z24, K1, Z22
+	VPSRLD       $0x10, Z22, Z22
+	VPMOVDW      Z22, Y25
+	VPSRLD       $0x10, Z23, Z22
+	VPANDD       Z17, Z22, Z22
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z23, Z22, Z22
+	VCMPPS       $0x03, Z23, Z23, K1
+	VPANDD       Z19, Z23, Z23
+	VPORD        Z20, Z23, K1, Z22
+	VPSRLD       $0x10, Z22, Z22
+	VPMOVDW      Z22, Y23
+	VINSERTI64X4 $0x01, Y23, Z25, Z25
+	VMOVDQU64    Z25, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, BX
+	JNZ          cachedUnit
+	ADDQ         $0x04, DX
+	DECQ         SI
+	JNZ          cachedBlock
+	JMP          done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Z21
+	MOVQ         DI, BX
+
+streamUnit:
+	PREFETCHT0   4096(CX)
+	VPERMD       (CX), Z16, Z22
+	VPMOVB2M     Z22, K1
+	VMOVDQA64    Z22, Z23
+	VPERMI2B     Z1, Z0, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z3, Z2, Z24
+	VPBLENDMB    Z24, Z23, K1, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z5, Z4, Z24
+	VMOVDQA64    Z22, Z25
+	VPERMI2B     Z7, Z6, Z25
+	VPBLENDMB    Z25, Z24, K1, Z24
+	VPUNPCKHBW   Z24, Z23, Z25
+	VPUNPCKLBW   Z24, Z23, Z23
+	VMOVDQA64    Z22, Z24
+	VPERMI2B     Z9, Z8, Z24
+	VMOVDQA64    Z22, Z26
+	VPERMI2B     Z11, Z10, Z26
+	VPBLENDMB    Z26, Z24, K1, Z24
+	VMOVDQA64    Z22, Z26
+	VPERMI2B     Z13, Z12, Z26
+	VMOVDQA64    Z22, Z22
+	VPERMI2B     Z15, Z14, Z22
+	VPBLENDMB    Z22, Z26, K1, Z26
+	VPUNPCKHBW   Z26, Z24, Z22
+	VPUNPCKLBW   Z26, Z24, Z24
+	VPUNPCKHWD   Z24, Z23, Z26
+	VPUNPCKLWD   Z24, Z23, Z23
+	VMULPS       Z21, Z23, Z23
+	VMULPS       Z21, Z26, Z26
+	VPSRLD       $0x10, Z23, Z24
+	VPANDD       Z17, Z24, Z24
+	VPADDD       Z18, Z24, Z24
+	VPADDD       Z23, Z24, Z24
+	VCMPPS       $0x03, Z23, Z23, K1
+	VPANDD       Z19, Z23, Z27
+	VPORD        Z20, Z27, K1, Z24
+	VPSRLD       $0x10, Z24, Z24
+	VPMOVDW      Z24, Y23
+	VPSRLD       $0x10, Z26, Z24
+	VPANDD       Z17, Z24, Z24
+	VPADDD       Z18, Z24, Z24
+	VPADDD       Z26, Z24, Z24
+	VCMPPS       $0x03, Z26, Z26, K1
+	VPANDD       Z19, Z26, Z26
+	VPORD        Z20, Z26, K1, Z24
+	VPSRLD       $0x10, Z24, Z24
+	VPMOVDW      Z24, Y26
+	VINSERTI64X4 $0x01, Y26, Z23, Z23
+	VMOVNTDQ     Z23, (AX)
+	VPUNPCKHWD   Z22, Z25, Z23
+	VPUNPCKLWD   Z22, Z25, Z25
+	VMULPS       Z21, Z25, Z25
+	VMULPS       Z21, Z23, Z23
+	VPSRLD       $0x10, Z25, Z22
+	VPANDD       Z17, Z22, Z22
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z25, Z22, Z22
+	VCMPPS       $0x03, Z25, Z25, K1
+	VPANDD       Z19, Z25, Z24
+	VPORD        Z20, Z24, K1, Z22
+	VPSRLD       $0x10, Z22, Z22
+	VPMOVDW      Z22, Y25
+	VPSRLD       $0x10, Z23, Z22
+	VPANDD       Z17, Z22, Z22
+	VPADDD       Z18, Z22, Z22
+	VPADDD       Z23, Z22, Z22
+	VCMPPS       $0x03, Z23, Z23, K1
+	VPANDD       Z19, Z23, Z23
+	VPORD        Z20, Z23, K1, Z22
+	VPSRLD       $0x10, Z22, Z22
+	VPMOVDW      Z22, Y23
+	VINSERTI64X4 $0x01, Y23, Z25, Z25
+	VMOVNTDQ     Z25, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, BX
+	JNZ          streamUnit
+	ADDQ         $0x04, DX
+	DECQ         SI
+	JNZ          streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
+// func int8BF16AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·int8BF16AVX512(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Z0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x7fc00000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD    (CX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VMULPS       Z1, Z6, Z6
+	VPMOVSXBD    16(CX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z1, Z7, Z7
+	VPSRLD       $0x10, Z6, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z6, Z8, Z8
+	VCMPPS       $0x03, Z6, Z6, K1
+	VPANDD       Z4, Z6, Z9
+	VPORD        Z5, Z9, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y6
+	VPSRLD       $0x10, Z7, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z7, Z8, Z8
+	VCMPPS       $0x03, Z7, Z7, K1
+	VPANDD       Z4, Z7, Z7
+	VPORD        Z5, Z7, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y7
+	VINSERTI64X4 $0x01, Y7, Z6, Z6
+	VMOVDQU64    Z6, (AX)
+	VPMOVSXBD    32(CX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VMULPS       Z1, Z6, Z6
+	VPMOVSXBD    48(CX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z1, Z7, Z7
+	VPSRLD       $0x10, Z6, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z6, Z8, Z8
+	VCMPPS       $0x03, Z6, Z6, K1
+	VPANDD       Z4, Z6, Z9
+	VPORD        Z5, Z9, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y6
+	VPSRLD       $0x10, Z7, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z7, Z8, Z8
+	VCMPPS       $0x03, Z7, Z7, K1
+	VPANDD       Z4, Z7, Z7
+	VPORD        Z5, Z7, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y7
+	VINSERTI64X4 $0x01, Y7, Z6, Z6
+	VMOVDQU64    Z6, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, DX
+	JNZ          cachedUnit
+	JMP          done
+
+stream:
+streamUnit:
+	PREFETCHT0   4096(CX)
+	VPMOVSXBD    (CX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VMULPS       Z1, Z6, Z6
+	VPMOVSXBD    16(CX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z1, Z7, Z7
+	VPSRLD       $0x10, Z6, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z6, Z8, Z8
+	VCMPPS       $0x03, Z6, Z6, K1
+	VPANDD       Z4, Z6, Z9
+	VPORD        Z5, Z9, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y6
+	VPSRLD       $0x10, Z7, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z7, Z8, Z8
+	VCMPPS       $0x03, Z7, Z7, K1
+	VPANDD       Z4, Z7, Z7
+	VPORD        Z5, Z7, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y7
+	VINSERTI64X4 $0x01, Y7, Z6, Z6
+	VMOVNTDQ     Z6, (AX)
+	VPMOVSXBD    32(CX), Z6
+	VCVTDQ2PS    Z6, Z6
+	VMULPS       Z0, Z6, Z6
+	VMULPS       Z1, Z6, Z6
+	VPMOVSXBD    48(CX), Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z1, Z7, Z7
+	VPSRLD       $0x10, Z6, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z6, Z8, Z8
+	VCMPPS       $0x03, Z6, Z6, K1
+	VPANDD       Z4, Z6, Z9
+	VPORD        Z5, Z9, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y6
+	VPSRLD       $0x10, Z7, Z8
+	VPANDD       Z2, Z8, Z8
+	VPADDD       Z3, Z8, Z8
+	VPADDD       Z7, Z8, Z8
+	VCMPPS       $0x03, Z7, Z7, K1
+	VPANDD       Z4, Z7, Z7
+	VPORD        Z5, Z7, K1, Z8
+	VPSRLD       $0x10, Z8, Z8
+	VPMOVDW      Z8, Y7
+	VINSERTI64X4 $0x01, Y7, Z6, Z6
+	VMOVNTDQ     Z6, 64(AX)
+	ADDQ         $0x40, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x40, DX
+	JNZ          streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+// func int8BF16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX2, MMX+
+TEXT ·int8BF16AVX2(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Y0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VPMOVSXBD 8(CX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VPSRLD    $0x10, Y2, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y2, Y4, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VPAND     sign<>+0(SB), Y2, Y2
+	VPOR      quiet<>+0(SB), Y2, Y2
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VPSRLD    $0x10, Y4, Y2
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VPAND     sign<>+0(SB), Y3, Y3
+	VPOR      quiet<>+0(SB), Y3, Y3
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VPSRLD    $0x10, Y4, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	VPMOVSXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VPMOVSXBD 24(CX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VPSRLD    $0x10, Y2, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y2, Y4, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VPAND     sign<>+0(SB), Y2, Y2
+	VPOR      quiet<>+0(SB), Y2, Y2
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VPSRLD    $0x10, Y4, Y2
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VPAND     sign<>+0(SB), Y3, Y3
+	VPOR      quiet<>+0(SB), Y3, Y3
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VPSRLD    $0x10, Y4, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, 32(AX)
+	VPMOVSXBD 32(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VPMOVSXBD 40(CX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VPSRLD    $0x10, Y2, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y2, Y4, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VPAND     sign<>+0(SB), Y2, Y2
+	VPOR      quiet<>+0(SB), Y2, Y2
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VPSRLD    $0x10, Y4, Y2
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VPAND     sign<>+0(SB), Y3, Y3
+	VPOR      quiet<>+0(SB), Y3, Y3
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VPSRLD    $0x10, Y4, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, 64(AX)
+	VPMOVSXBD 48(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VPMOVSXBD 56(CX), Y3
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y0, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VPSRLD    $0x10, Y2, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y2, Y4, Y4
+	VCMPPS    $0x03, Y2, Y2, Y5
+	VPAND     sign<>+0(SB), Y2, Y2
+	VPOR      quiet<>+0(SB), Y2, Y2
+	VBLENDVPS Y5, Y2, Y4, Y4
+	VPSRLD    $0x10, Y4, Y2
+	VPSRLD    $0x10, Y3, Y4
+	VPAND     one<>+0(SB), Y4, Y4
+	VPADDD    most<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VCMPPS    $0x03, Y3, Y3, Y5
+	VPAND     sign<>+0(SB), Y3, Y3
+	VPOR      quiet<>+0(SB), Y3, Y3
+	VBLENDVPS Y5, Y3, Y4, Y4
+	VPSRLD    $0x10, Y4, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, 96(AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x40, DX
+	JNZ       cachedUnit
+	JMP       done
+
+stream:
+streamUnit:
+	PREFETCHT0 4096(CX)
+	VPMOVSXBD  (CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VPMOVSXBD  8(CX), Y3
+	VCVTDQ2PS  Y3, Y3
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VPSRLD     $0x10, Y2, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y2, Y4, Y4
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VPAND      sign<>+0(SB), Y2, Y2
+	VPOR       quiet<>+0(SB), Y2, Y2
+	VBLENDVPS  Y5, Y2, Y4, Y4
+	VPSRLD     $0x10, Y4, Y2
+	VPSRLD     $0x10, Y3, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y3, Y4, Y4
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VPAND      sign<>+0(SB), Y3, Y3
+	VPOR       quiet<>+0(SB), Y3, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VPSRLD     $0x10, Y4, Y3
+	VPACKUSDW  Y3, Y2, Y2
+	VPERMQ     $0xd8, Y2, Y2
+	VMOVNTDQ   Y2, (AX)
+	VPMOVSXBD  16(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VPMOVSXBD  24(CX), Y3
+	VCVTDQ2PS  Y3, Y3
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VPSRLD     $0x10, Y2, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y2, Y4, Y4
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VPAND      sign<>+0(SB), Y2, Y2
+	VPOR       quiet<>+0(SB), Y2, Y2
+	VBLENDVPS  Y5, Y2, Y4, Y4
+	VPSRLD     $0x10, Y4, Y2
+	VPSRLD     $0x10, Y3, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y3, Y4, Y4
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VPAND      sign<>+0(SB), Y3, Y3
+	VPOR       quiet<>+0(SB), Y3, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VPSRLD     $0x10, Y4, Y3
+	VPACKUSDW  Y3, Y2, Y2
+	VPERMQ     $0xd8, Y2, Y2
+	VMOVNTDQ   Y2, 32(AX)
+	VPMOVSXBD  32(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VPMOVSXBD  40(CX), Y3
+	VCVTDQ2PS  Y3, Y3
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VPSRLD     $0x10, Y2, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y2, Y4, Y4
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VPAND      sign<>+0(SB), Y2, Y2
+	VPOR       quiet<>+0(SB), Y2, Y2
+	VBLENDVPS  Y5, Y2, Y4, Y4
+	VPSRLD     $0x10, Y4, Y2
+	VPSRLD     $0x10, Y3, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y3, Y4, Y4
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VPAND      sign<>+0(SB), Y3, Y3
+	VPOR       quiet<>+0(SB), Y3, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VPSRLD     $0x10, Y4, Y3
+	VPACKUSDW  Y3, Y2, Y2
+	VPERMQ     $0xd8, Y2, Y2
+	VMOVNTDQ   Y2, 64(AX)
+	VPMOVSXBD  48(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VPMOVSXBD  56(CX), Y3
+	VCVTDQ2PS  Y3, Y3
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y1, Y3, Y3
+	VPSRLD     $0x10, Y2, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y2, Y4, Y4
+	VCMPPS     $0x03, Y2, Y2, Y5
+	VPAND      sign<>+0(SB), Y2, Y2
+	VPOR       quiet<>+0(SB), Y2, Y2
+	VBLENDVPS  Y5, Y2, Y4, Y4
+	VPSRLD     $0x10, Y4, Y2
+	VPSRLD     $0x10, Y3, Y4
+	VPAND      one<>+0(SB), Y4, Y4
+	VPADDD     most<>+0(SB), Y4, Y4
+	VPADDD     Y3, Y4, Y4
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VPAND      sign<>+0(SB), Y3, Y3
+	VPOR       quiet<>+0(SB), Y3, Y3
+	VBLENDVPS  Y5, Y3, Y4, Y4
+	VPSRLD     $0x10, Y4, Y3
+	VPACKUSDW  Y3, Y2, Y2
+	VPERMQ     $0xd8, Y2, Y2
+	VMOVNTDQ   Y2, 96(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x40, DX
+	JNZ        streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+// func blockwiseF32VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, MMX+
+TEXT ·blockwiseF32VBMI(SB), NOSPLIT, $0-49
+	MOVQ      dst+0(FP), AX
+	MOVQ      codes+8(FP), CX
+	MOVQ      scales+16(FP), DX
+	MOVQ      planes+24(FP), BX
+	MOVQ      blocks+32(FP), SI
+	MOVQ      size+40(FP), DI
+	VMOVDQU64 (BX), Z0
+	VMOVDQU64 64(BX), Z1
+	VMOVDQU64 128(BX), Z2
+	VMOVDQU64 192(BX), Z3
+	VMOVDQU64 256(BX), Z4
+	VMOVDQU64 320(BX), Z5
+	VMOVDQU64 384(BX), Z6
+	VMOVDQU64 448(BX), Z7
+	VMOVDQU64 512(BX), Z8
+	VMOVDQU64 576(BX), Z9
+	VMOVDQU64 640(BX), Z10
+	VMOVDQU64 704(BX), Z11
+	VMOVDQU64 768(BX), Z12
+	VMOVDQU64 832(BX), Z13
+	VMOVDQU64 896(BX), Z14
+	VMOVDQU64 960(BX), Z15
+	VMOVDQU64 interleaveDoublewords<>+0(SB), Z16
+	MOVB      stream+48(FP), BL
+	TESTB     BL, BL
+	JNZ       stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Z17
+	MOVQ         DI, BX
+
+cachedUnit:
+	VPERMD     (CX), Z16, Z18
+	VPMOVB2M   Z18, K1
+	VMOVDQA64  Z18, Z19
+	VPERMI2B   Z1, Z0, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z3, Z2, Z20
+	VPBLENDMB  Z20, Z19, K1, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z5, Z4, Z20
+	VMOVDQA64  Z18, Z21
+	VPERMI2B   Z7, Z6, Z21
+	VPBLENDMB  Z21, Z20, K1, Z20
+	VPUNPCKHBW Z20, Z19, Z21
+	VPUNPCKLBW Z20, Z19, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z9, Z8, Z20
+	VMOVDQA64  Z18, Z22
+	VPERMI2B   Z11, Z10, Z22
+	VPBLENDMB  Z22, Z20, K1, Z20
+	VMOVDQA64  Z18, Z22
+	VPERMI2B   Z13, Z12, Z22
+	VMOVDQA64  Z18, Z18
+	VPERMI2B   Z15, Z14, Z18
+	VPBLENDMB  Z18, Z22, K1, Z22
+	VPUNPCKHBW Z22, Z20, Z18
+	VPUNPCKLBW Z22, Z20, Z20
+	VPUNPCKHWD Z20, Z19, Z22
+	VPUNPCKLWD Z20, Z19, Z19
+	VMULPS     Z17, Z19, Z19
+	VMULPS     Z17, Z22, Z22
+	VMOVDQU64  Z19, (AX)
+	VMOVDQU64  Z22, 64(AX)
+	VPUNPCKHWD Z18, Z21, Z19
+	VPUNPCKLWD Z18, Z21, Z21
+	VMULPS     Z17, Z21, Z21
+	VMULPS     Z17, Z19, Z19
+	VMOVDQU64  Z21, 128(AX)
+	VMOVDQU64  Z19, 192(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000100, AX
+	SUBQ       $0x40, BX
+	JNZ        cachedUnit
+	ADDQ       $0x04, DX
+	DECQ       SI
+	JNZ        cachedBlock
+	JMP        done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Z17
+	MOVQ         DI, BX
+
+streamUnit:
+	PREFETCHT0 4096(CX)
+	VPERMD     (CX), Z16, Z18
+	VPMOVB2M   Z18, K1
+	VMOVDQA64  Z18, Z19
+	VPERMI2B   Z1, Z0, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z3, Z2, Z20
+	VPBLENDMB  Z20, Z19, K1, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z5, Z4, Z20
+	VMOVDQA64  Z18, Z21
+	VPERMI2B   Z7, Z6, Z21
+	VPBLENDMB  Z21, Z20, K1, Z20
+	VPUNPCKHBW Z20, Z19, Z21
+	VPUNPCKLBW Z20, Z19, Z19
+	VMOVDQA64  Z18, Z20
+	VPERMI2B   Z9, Z8, Z20
+	VMOVDQA64  Z18, Z22
+	VPERMI2B   Z11, Z10, Z22
+	VPBLENDMB  Z22, Z20, K1, Z20
+	VMOVDQA64  Z18, Z22
+	VPERMI2B   Z13, Z12, Z22
+	VMOVDQA64  Z18, Z18
+	VPERMI2B   Z15, Z14, Z18
+	VPBLENDMB  Z18, Z22, K1, Z22
+	VPUNPCKHBW Z22, Z20, Z18
+	VPUNPCKLBW Z22, Z20, Z20
+	VPUNPCKHWD Z20, Z19, Z22
+	VPUNPCKLWD Z20, Z19, Z19
+	VMULPS     Z17, Z19, Z19
+	VMULPS     Z17, Z22, Z22
+	VMOVNTDQ   Z19, (AX)
+	VMOVNTDQ   Z22, 64(AX)
+	VPUNPCKHWD Z18, Z21, Z19
+	VPUNPCKLWD Z18, Z21, Z21
+	VMULPS     Z17, Z21, Z21
+	VMULPS     Z17, Z19, Z19
+	VMOVNTDQ   Z21, 128(AX)
+	VMOVNTDQ   Z19, 192(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000100, AX
+	SUBQ       $0x40, BX
+	JNZ        streamUnit
+	ADDQ       $0x04, DX
+	DECQ       SI
+	JNZ        streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
+// func int8F32AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·int8F32AVX512(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Z0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVDQU64 Z2, (AX)
+	VPMOVSXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVDQU64 Z2, 64(AX)
+	VPMOVSXBD 32(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVDQU64 Z2, 128(AX)
+	VPMOVSXBD 48(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z1, Z2, Z2
+	VMOVDQU64 Z2, 192(AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x00000100, AX
+	SUBQ      $0x40, DX
+	JNZ       cachedUnit
+	JMP       done
+
+stream:
+streamUnit:
+	PREFETCHT0 4096(CX)
+	VPMOVSXBD  (CX), Z2
+	VCVTDQ2PS  Z2, Z2
+	VMULPS     Z0, Z2, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVNTDQ   Z2, (AX)
+	VPMOVSXBD  16(CX), Z2
+	VCVTDQ2PS  Z2, Z2
+	VMULPS     Z0, Z2, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVNTDQ   Z2, 64(AX)
+	VPMOVSXBD  32(CX), Z2
+	VCVTDQ2PS  Z2, Z2
+	VMULPS     Z0, Z2, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVNTDQ   Z2, 128(AX)
+	VPMOVSXBD  48(CX), Z2
+	VCVTDQ2PS  Z2, Z2
+	VMULPS     Z0, Z2, Z2
+	VMULPS     Z1, Z2, Z2
+	VMOVNTDQ   Z2, 192(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000100, AX
+	SUBQ       $0x40, DX
+	JNZ        streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
+// func int8F32AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+// Requires: AVX, AVX2, MMX+
+TEXT ·int8F32AVX2(SB), NOSPLIT, $0-33
+	MOVQ         dst+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         n+24(FP), DX
+	VBROADCASTSS scb+16(FP), Y0
+	MOVL         $0x3c010204, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVB         stream+32(FP), BL
+	TESTB        BL, BL
+	JNZ          stream
+
+cachedUnit:
+	VPMOVSXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	VPMOVSXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 32(AX)
+	VPMOVSXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 64(AX)
+	VPMOVSXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 96(AX)
+	VPMOVSXBD 32(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 128(AX)
+	VPMOVSXBD 40(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 160(AX)
+	VPMOVSXBD 48(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 192(AX)
+	VPMOVSXBD 56(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y1, Y2, Y2
+	VMOVDQU   Y2, 224(AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x00000100, AX
+	SUBQ      $0x40, DX
+	JNZ       cachedUnit
+	JMP       done
+
+stream:
+streamUnit:
+	PREFETCHT0 4096(CX)
+	VPMOVSXBD  (CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, (AX)
+	VPMOVSXBD  8(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 32(AX)
+	VPMOVSXBD  16(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 64(AX)
+	VPMOVSXBD  24(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 96(AX)
+	VPMOVSXBD  32(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 128(AX)
+	VPMOVSXBD  40(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 160(AX)
+	VPMOVSXBD  48(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 192(AX)
+	VPMOVSXBD  56(CX), Y2
+	VCVTDQ2PS  Y2, Y2
+	VMULPS     Y0, Y2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTDQ   Y2, 224(AX)
+	ADDQ       $0x40, CX
+	ADDQ       $0x00000100, AX
+	SUBQ       $0x40, DX
+	JNZ        streamUnit
+
+done:
+	VZEROUPPER
+	RET
+
 // func streamCopy(dst *byte, src *byte, lines int)
 // Requires: AVX
 TEXT ·streamCopy(SB), NOSPLIT, $0-24

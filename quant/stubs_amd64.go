@@ -39,6 +39,66 @@ func fourBitF32AVX2(dst *byte, codes *byte, scales *float32, table *[16]float32,
 //go:noescape
 func nestedScalesAVX512(dst *float32, codes *byte, codeMap *[256]float32, scale float32, offset float32, n int)
 
+// lookUp16VBMI looks n codes up, a positive multiple of 64; planes are the low and the high bytes of the results. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func lookUp16VBMI(dst *byte, codes *byte, planes *[512]byte, n int, stream bool)
+
+// roundTableF16VBMI computes values*a*b, in two roundings and in this order, rounds each and splits it into its low and its high byte.
+//
+//go:noescape
+func roundTableF16VBMI(planes *[512]byte, values *[256]float32, a float32, b float32)
+
+// roundTableBF16VBMI computes values*a*b, in two roundings and in this order, rounds each and splits it into its low and its high byte.
+//
+//go:noescape
+func roundTableBF16VBMI(planes *[512]byte, values *[256]float32, a float32, b float32)
+
+// blockwiseF16VBMI decodes whole blocks of size elements each, a multiple of 64; planes are the first to the fourth bytes of the map's values. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+
+// int8F16AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8F16AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+
+// int8F16AVX2 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8F16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+
+// blockwiseBF16VBMI decodes whole blocks of size elements each, a multiple of 64; planes are the first to the fourth bytes of the map's values. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseBF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+
+// int8BF16AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8BF16AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+
+// int8BF16AVX2 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8BF16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+
+// blockwiseF32VBMI decodes whole blocks of size elements each, a multiple of 64; planes are the first to the fourth bytes of the map's values. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseF32VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+
+// int8F32AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8F32AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
+
+// int8F32AVX2 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func int8F32AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
+
 // streamCopy copies cache lines of 64 bytes past the caches; dst is aligned to one. It needs AVX.
 //
 //go:noescape

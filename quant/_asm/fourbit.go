@@ -114,7 +114,7 @@ func fourBitAVX512(o output) {
 	k.generate("AVX512", func(t Register) {
 		VMOVUPS(at(t, 0), table)
 		setup()
-	}, func(v, m Op) { VMOVDQU64(v, m) }, func(v, m Op) { VMOVNTDQ(v, m) })
+	}, ordinaryZ, streaming)
 }
 
 func roundF16AVX512(src VecVirtual, dst Register) { VCVTPS2PH(Imm(0), src, dst) }
@@ -203,7 +203,7 @@ func fourBitAVX2(o output) {
 		VMOVUPS(at(t, 0), low)
 		VMOVUPS(at(t, 32), high)
 		setup()
-	}, func(v, m Op) { VMOVDQU(v, m) }, func(v, m Op) { VMOVNTDQ(v, m) })
+	}, ordinaryY, streaming)
 }
 
 // lookUp16AVX2 keeps the low and the high bytes of the rounded table apart,

@@ -29,6 +29,15 @@ func kernels() {
 		fourBitAVX2(o)
 	}
 	nestedScalesAVX512()
+	lookUp16VBMI()
+	for _, o := range []output{f16, bf16} {
+		roundTableVBMI(o)
+	}
+	for _, o := range []output{f16, bf16, f32} {
+		blockwiseVBMI(o)
+		int8Kernel(o, "AVX512")
+		int8Kernel(o, "AVX2")
+	}
 	streamCopy()
 }
 
