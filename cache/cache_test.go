@@ -2,11 +2,7 @@ package cache
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
-
-	"nibble/internal/rule"
 )
 
 // fill is the loader of these tests: each buffer holds its key, repeated.
@@ -116,42 +112,4 @@ func BenchmarkMiss(b *testing.B) {
 		l.Release()
 		i++
 	}
-}
-
-func TestHammer(t *testing.T) {
-	c := New[int](Options{Budget: 400 << 10})
-	var wg sync.WaitGroup
-	for g := range 16 {
-		wg.Go(func() {
-			for i := range 300 {
-				k := (g*7 + i*13) % 20
-				size := int64(k+1) * 9000
-				l, err := c.Acquire(t.Context(), item(k, size), fill)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if !holds(l.Bytes(), k) {
-					t.Errorf("lease of %d has the wrong bytes", k)
-				}
-				l.Release()
-				ls, _, err := c.AcquireMany(t.Context(), []Item[int]{item(k, size), item((k+1)%20, int64((k+1)%20+1)*9000), item(k, size)}, fill)
-				if err != nil {
-					if !errors.Is(err, rule.ErrBudget) {
-						t.Error(err)
-					}
-					continue
-				}
-				for _, l := range ls {
-					l.Release()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if s := c.Stats(); s.Peak > s.Budget {
-		t.Errorf("peak %d > budget", s.Peak)
-	}
-	t.Logf("%+v", c.Stats())
-	atRest(t, c)
 }
