@@ -101,7 +101,8 @@ func newRoot(a *app) *cobra.Command {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		layersCommand(a), inspectCommand(a), sumCommand(a), configCommand(a), versionCommand(a),
+		layersCommand(a), inspectCommand(a), sumCommand(a), catCommand(a), verifyCommand(a),
+		configCommand(a), versionCommand(a),
 	)
 	return root
 }

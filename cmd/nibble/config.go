@@ -48,8 +48,10 @@ func settingText(s settings.Setting) string {
 	switch {
 	case s.Name == "cache_budget":
 		return sizeText(s.Value.(int64))
-	case s.Name == "descriptors" && s.Value == 0:
-		return "auto"
+	case s.Value == 0 && s.Name != "prefetch", s.Value == int64(0):
+		return "auto" // the library decides
+	case s.Name == "limits.memory", s.Name == "limits.pickle_bytes":
+		return sizeText(s.Value.(int64))
 	}
 	return fmt.Sprint(s.Value)
 }

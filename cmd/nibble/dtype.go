@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,17 +31,35 @@ func complete(cmd *cobra.Command, flag string, words []string) {
 
 // Set implements pflag.Value.
 func (d *dtypeFlag) Set(s string) error {
-	for _, name := range dtypeNames {
-		if s == name {
-			d.DType, _ = tensor.Parse(s)
-			return nil
-		}
+	if !slices.Contains(dtypeNames, s) {
+		return fmt.Errorf("want one of %s", strings.Join(dtypeNames, ", "))
 	}
-	return fmt.Errorf("want one of %s", strings.Join(dtypeNames, ", "))
+	d.DType, _ = tensor.Parse(s)
+	return nil
 }
 
 // Type implements pflag.Value.
 func (d *dtypeFlag) Type() string { return "dtype" }
+
+// wordFlag is the value of a flag that takes one of a few words.
+type wordFlag struct {
+	value string
+	words []string
+}
+
+func (w *wordFlag) String() string { return w.value }
+
+// Type implements pflag.Value.
+func (w *wordFlag) Type() string { return "word" }
+
+// Set implements pflag.Value.
+func (w *wordFlag) Set(s string) error {
+	if !slices.Contains(w.words, s) {
+		return fmt.Errorf("want one of %s", strings.Join(w.words, ", "))
+	}
+	w.value = s
+	return nil
+}
 
 // keptNote counts tensors that do not decode to the dtype asked for.
 type keptNote struct {

@@ -39,9 +39,25 @@ func (a *app) loadSettings(cmd *cobra.Command) (*settings.Settings, error) {
 }
 
 // open opens the checkpoint at path as the flags of cmd say, and passes on what
-// the store has to remark. adjust, where not nil, has the last word on the
-// configuration.
+// the store has to remark. adjust is as for options.
 func (a *app) open(ctx context.Context, cmd *cobra.Command, path string, adjust func(*store.Config)) (*store.Store, error) {
+	opts, err := a.options(cmd, adjust)
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(ctx, path, opts...)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range st.Notes() {
+		a.say("%s", note)
+	}
+	return st, nil
+}
+
+// options is what the flags of cmd say about opening a checkpoint. adjust,
+// where not nil, has the last word on the configuration.
+func (a *app) options(cmd *cobra.Command, adjust func(*store.Config)) ([]store.Option, error) {
 	s, err := a.loadSettings(cmd)
 	if err != nil {
 		return nil, err
@@ -54,13 +70,8 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, path string, adjust 
 	if err := store.CheckGlobs(append(include, exclude...)); err != nil {
 		return nil, usageError{err}
 	}
-	st, err := store.Open(ctx, path, store.WithConfig(s.Config), store.WithInclude(include...),
-		store.WithExclude(exclude...), store.WithLog(func(line string) { a.say("%s", line) }))
-	if err != nil {
-		return nil, err
-	}
-	for _, note := range st.Notes() {
-		a.say("%s", note)
-	}
-	return st, nil
+	return []store.Option{
+		store.WithConfig(s.Config), store.WithInclude(include...), store.WithExclude(exclude...),
+		store.WithLog(func(line string) { a.say("%s", line) }),
+	}, nil
 }

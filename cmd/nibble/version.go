@@ -4,17 +4,21 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"nibble/quant"
 )
 
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "print the version",
+		Short: "print the version and the decoding kernels in use",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "nibble %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.stdout, "nibble %s %s %s/%s\nkernels %s, of %s\n",
+				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, quant.Active(), strings.Join(quant.Kernels(), " "))
 			return err
 		},
 	}

@@ -14,9 +14,9 @@ import (
 // field is one field of store.Config as users write it.
 type field struct {
 	name  string // in YAML; NIBBLE_NAME in the environment
-	flag  string
-	usage string
-	yesNo bool // --flag alone means true
+	flag  string // "" for none
+	usage string // of the flag
+	yesNo bool   // --flag alone means true
 	set   func(*store.Config, string) error
 	get   func(store.Config) any // of an effective Config
 }
@@ -44,22 +44,43 @@ var fields = []field{
 	word("source_pages", "page cache behind what was decoded: `keep` or drop", func(c *store.Config) *string { return &c.SourcePages }),
 	word("backend", "how to read files: `auto`, mmap or pread", func(c *store.Config) *string { return &c.Backend }),
 	yesNo("copy_plain", "copy plain tensors instead of lending views of the file", func(c *store.Config) *bool { return &c.CopyPlain }),
-	word("kernels", "highest `level` of decoding kernels: auto, or one that nibble version lists", func(c *store.Config) *string { return &c.Kernels }),
+	word("kernels", "decoding `kernels`: auto, or one of those that nibble version lists", func(c *store.Config) *string { return &c.Kernels }),
 	number("descriptors", "most `files` to keep open (0: a quarter of the limit)", func(c *store.Config) *int { return &c.Descriptors }),
+	limit(number("limits.depth", "", func(c *store.Config) *int { return &c.Limits.Depth })),
+	limit(size("limits.memory", func(c *store.Config) *int64 { return &c.Limits.Memory })),
+	limit(number("limits.records", "", func(c *store.Config) *int64 { return &c.Limits.Records })),
+	limit(size("limits.pickle_bytes", func(c *store.Config) *int64 { return &c.Limits.PickleBytes })),
+}
+
+// limit makes f a setting without a flag: for files and the environment.
+func limit(f field) field {
+	f.flag = ""
+	return f
 }
 
 func flagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-func number(name, usage string, at func(*store.Config) *int) field {
+func number[N int | int64](name, usage string, at func(*store.Config) *N) field {
 	return field{
 		name: name, flag: flagName(name), usage: usage,
 		set: func(c *store.Config, s string) error {
-			n, err := strconv.Atoi(s)
-			if err != nil {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || int64(N(n)) != n {
 				return fmt.Errorf("%q is not a whole number", s)
 			}
-			*at(c) = n
+			*at(c) = N(n)
 			return nil
+		},
+		get: func(c store.Config) any { return *at(&c) },
+	}
+}
+
+func size(name string, at func(*store.Config) *int64) field {
+	return field{
+		name: name,
+		set: func(c *store.Config, s string) (err error) {
+			*at(c), err = ParseSize(s, Memory)
+			return err
 		},
 		get: func(c store.Config) any { return *at(&c) },
 	}
@@ -93,7 +114,7 @@ func yesNo(name, usage string, at func(*store.Config) *bool) field {
 func AddFlags(fs *pflag.FlagSet, names ...string) {
 	fs.String(fileFlag, "", "read settings from this YAML `file` (default: nibble.yaml here, else in the user's configuration folder)")
 	for _, f := range fields {
-		if len(names) > 0 && !slices.Contains(names, f.name) {
+		if f.flag == "" || len(names) > 0 && !slices.Contains(names, f.name) {
 			continue
 		}
 		if f.yesNo {
@@ -104,11 +125,11 @@ func AddFlags(fs *pflag.FlagSet, names ...string) {
 	}
 }
 
-// find returns the field called name in a file or in the environment. The
-// short name of the budget, that of its flag, will do.
+// find returns the field called name by a file, the environment or a flag. So
+// the short name of the budget, that of its flag, will do everywhere.
 func find(name string) (field, bool) {
 	for _, f := range fields {
-		if f.name == name || f.flag == name {
+		if f.name == name || f.flag == name || strings.ReplaceAll(f.name, ".", "_") == name {
 			return f, true
 		}
 	}
