@@ -1,0 +1,85 @@
+package convert
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"nibble/store"
+	"nibble/tensor"
+)
+
+// sidecarNames are the files beside a model that a copy of it needs.
+var sidecarNames = []string{
+	"tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model",
+	"chat_template*", "generation_config.json", "preprocessor_config.json", "processor_config.json",
+}
+
+const configName = "config.json"
+
+// maxConfig bounds the config.json that is read, in bytes.
+const maxConfig = 64 << 20
+
+// sidecars lists what goes with the weights of a folder: nothing where the
+// source is a single file, whose neighbours need not belong to it.
+func sidecars(st *store.Store, asked, most tensor.DType) ([]*output, error) {
+	if info, err := os.Stat(st.Path()); st.Dir() == "" || err != nil || !info.IsDir() && st.Index() == "" {
+		return nil, err
+	}
+	entries, err := os.ReadDir(st.Dir())
+	if err != nil {
+		return nil, err
+	}
+	var files []*output
+	for _, e := range entries {
+		if e.Name() != configName && !isSidecar(e.Name()) {
+			continue
+		}
+		path := filepath.Join(st.Dir(), e.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			continue // a folder of that name
+		}
+		f := &output{name: e.Name(), kind: sidecarFile, content: copied(path), source: info}
+		if e.Name() == configName {
+			if f.content, err = config(path, asked, most); err != nil {
+				return nil, err
+			}
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func isSidecar(name string) bool {
+	for _, pattern := range sidecarNames {
+		if ok, _ := filepath.Match(pattern, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// config is the config.json of the output.
+func config(path string, asked, most tensor.DType) (literal, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxConfig)
+	}
+	if data, err = rewriteConfig(data, most, asked == tensor.Stored); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
