@@ -116,8 +116,13 @@ func missingShards(loc *location, missing []string) error {
 	}
 	e := rule.New(rule.ShardMissing, "missing %s: %s", count(len(missing), "shard"), strings.Join(missing, ", "))
 	if len(others) > 0 {
+		const most = 8
+		list := strings.Join(others[:min(len(others), most)], ", ")
+		if len(others) > most {
+			list += ", …"
+		}
 		e = rule.New(rule.ShardMissing, "%w; the index may be stale: %s beside it that it does not name: %s",
-			e.Err, count(len(others), "file"), strings.Join(others, ", "))
+			e.Err, count(len(others), "file"), list)
 	}
 	e.Path = loc.path
 	return e

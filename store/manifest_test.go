@@ -71,12 +71,21 @@ var readManifest = sync.OnceValue(func() *manifest {
 // wild is the folder of other people's files. Tests that read it are skipped
 // where it is absent: it is not part of the repository.
 func wild(t *testing.T) string {
+	dir := wildDir()
+	if dir == "" {
+		t.Skip("no folder of wild files; NIBBLE_WILD names it")
+	}
+	return dir
+}
+
+// wildDir is wild for tests that go on without it.
+func wildDir() string {
 	dir := os.Getenv("NIBBLE_WILD")
 	if dir == "" {
 		dir = "../../shared/wild"
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Skip("no folder of wild files; NIBBLE_WILD names it")
+		return ""
 	}
 	return dir
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"path/filepath"
 
 	"nibble/internal/rule"
 	"nibble/store/pytorch"
@@ -22,6 +23,14 @@ func isTorch(k safetensors.Kind) bool {
 	return k == safetensors.Zip || k == safetensors.Pickle || k == safetensors.Tar
 }
 
+func torchNamed(path string) bool {
+	switch filepath.Ext(path) {
+	case ".pt", ".pth", ".bin", ".pkl", ".zip", ".tar":
+		return true
+	}
+	return false
+}
+
 // readShard reads the header of one file, whatever container it is, into the
 // catalog.
 func (st *Store) readShard(sh *shard) error {
@@ -33,10 +42,10 @@ func (st *Store) readShard(sh *shard) error {
 		return st.readTorch(sh)
 	}
 	if kind == safetensors.Unknown {
-		// A zip behind foreign bytes shows only at its end. What torch does not
-		// know either is a damaged safetensors file to its user.
+		// A zip behind foreign bytes shows only at its end. Of what neither
+		// reader knows, the name says which error makes sense to its user.
 		var e *rule.Error
-		if err := st.readTorch(sh); !errors.As(err, &e) || e.Rule != rule.TorchContainer {
+		if err := st.readTorch(sh); !errors.As(err, &e) || e.Rule != rule.TorchContainer || torchNamed(sh.file.Path()) {
 			return err
 		}
 	}

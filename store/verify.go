@@ -84,7 +84,7 @@ func verifyContainer(st *Store, sh *shard) ([]Finding, error) {
 	path := sh.file.Path()
 	if kind, err := sh.sniff(); err != nil {
 		return asFindings(rule.Locate(err, path, ""))
-	} else if !isTorch(kind) {
+	} else if !isTorch(kind) && !torchNamed(path) {
 		list, err := safetensors.Verify(sh.file, sh.file.Size())
 		if err != nil {
 			return nil, rule.Locate(err, path, "")
@@ -136,20 +136,19 @@ var advice = map[rule.ID]string{
 
 // remedy says what a user can do about a broken rule.
 var remedy = map[rule.ID]string{
-	rule.QuantType:      "quantize again with a blocksize and type that bitsandbytes has",
-	rule.Companion:      "the checkpoint was saved or merged without it: get the original again",
-	rule.CompanionLen:   "the file is damaged or was merged from two: get the original again",
-	rule.Nested:         "the file is damaged or was merged from two: get the original again",
-	rule.QuantJSON:      "the quant_state was damaged when the file was written: get the original again",
-	rule.QuantClash:     "remove one of the two states, or get the original again",
-	rule.WeightFormat:   "load and save it again with a bitsandbytes that still reads the layout",
-	rule.Length:         "download the file again",
-	rule.HeaderLength:   "download the file again",
-	rule.NotSafetensors: "fetch the file itself (git lfs pull, or the download link)",
-	rule.ShardMissing:   "download the missing shards, or write the index again",
-	rule.NotInShard:     "write the index again from the shards",
-	rule.UnsafeGlobal:   "do not load this file with python either",
-	rule.Truncated:      "the file was replaced or cut while it was read: verify again",
+	rule.QuantType:    "quantize again with a blocksize and type that bitsandbytes has",
+	rule.Companion:    "the checkpoint was saved or merged without it: get the original again",
+	rule.CompanionLen: "the file is damaged or was merged from two: get the original again",
+	rule.Nested:       "the file is damaged or was merged from two: get the original again",
+	rule.QuantJSON:    "the quant_state was damaged when the file was written: get the original again",
+	rule.QuantClash:   "remove one of the two states, or get the original again",
+	rule.WeightFormat: "load and save it again with a bitsandbytes that still reads the layout",
+	rule.Length:       "download the file again",
+	rule.HeaderLength: "download the file again",
+	rule.ShardMissing: "download the missing shards, or write the index again",
+	rule.NotInShard:   "write the index again from the shards",
+	rule.UnsafeGlobal: "do not load this file with python either",
+	rule.Truncated:    "the file was replaced or cut while it was read: verify again",
 }
 
 // verify collects the findings of an open checkpoint.
