@@ -86,10 +86,10 @@ func (k kernel) blockwise(dst []byte, dt tensor.DType, codes []byte, scales []fl
 	_, _ = codes[blocks*size-1], dst[blocks*size*dt.Size()-1]
 	raceRead(codes[:blocks*size])
 	raceWrite(dst)
-	if dt != tensor.F32 && size >= longBlock {
+	if dt == tensor.BF16 && size >= longBlock {
 		for i, scale := range scales {
 			var results [512]byte
-			roundTable(&results, dt, &m.values, scale, 1)
+			roundTableBF16VBMI(&results, &m.values, scale, 1)
 			lookUp16VBMI(&dst[2*i*size], &codes[i*size], &results, size, stream)
 		}
 		return true
@@ -107,17 +107,12 @@ func (k kernel) blockwise(dst []byte, dt tensor.DType, codes []byte, scales []fl
 	return true
 }
 
-// longBlock is the number of elements with one scale from which a table of all
-// 256 results pays.
-const longBlock = 256
-
-func roundTable(planes *[512]byte, dt tensor.DType, values *[256]float32, a, b float32) {
-	if dt == tensor.F16 {
-		roundTableF16VBMI(planes, values, a, b)
-	} else {
-		roundTableBF16VBMI(planes, values, a, b)
-	}
-}
+// The numbers of elements with one scale from which a table of all 256 results
+// pays. To f16, where rounding is one instruction, blocks never pay.
+const (
+	longBlock = 512
+	longRow   = 256
+)
 
 // int8 decodes elements of one row, as many as come in units of 64, and returns
 // how many that is. To stream, dst must be aligned.
@@ -131,9 +126,13 @@ func (k kernel) int8(dst []byte, dt tensor.DType, codes []byte, scb float32, str
 	raceWrite(dst[:n*dt.Size()])
 	d, c := &dst[0], &codes[0]
 	switch {
-	case k == avx512vbmi && dt != tensor.F32 && n >= longBlock:
+	case k == avx512vbmi && dt == tensor.F16 && n >= longRow:
 		var results [512]byte
-		roundTable(&results, dt, &int8Values, scb, inv127)
+		roundTableF16VBMI(&results, &int8Values, scb, inv127)
+		lookUp16VBMI(d, c, &results, n, stream)
+	case k == avx512vbmi && dt == tensor.BF16 && n >= longRow:
+		var results [512]byte
+		roundTableBF16VBMI(&results, &int8Values, scb, inv127)
 		lookUp16VBMI(d, c, &results, n, stream)
 	case k >= avx512 && dt == tensor.F16:
 		int8F16AVX512(d, c, scb, n, stream)

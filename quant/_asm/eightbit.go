@@ -111,7 +111,7 @@ func roundTableVBMI(o output) {
 	ones := ZMM()
 	broadcast(0x01010101, ones)
 	VPORD(ones, even, odd)
-	round := rounderAVX512(o)
+	narrow := narrowAVX512(o)
 	words := func(disp int) VecVirtual {
 		v, w := ZMM(), ZMM()
 		for _, x := range []VecVirtual{v, w} {
@@ -119,9 +119,7 @@ func roundTableVBMI(o output) {
 			VMULPS(b, x, x)
 			disp += 64
 		}
-		round(v, v.AsY())
-		round(w, w.AsY())
-		VINSERTI64X4(Imm(1), w.AsY(), v, v)
+		narrow(v, w)
 		return v
 	}
 	for i := range 4 {
@@ -136,17 +134,6 @@ func roundTableVBMI(o output) {
 	}
 	VZEROUPPER()
 	RET()
-}
-
-// rounderAVX512 sets constants up where o needs them and returns how sixteen
-// float32 values are rounded to o.
-func rounderAVX512(o output) func(src VecVirtual, dst Register) {
-	if o == f16 {
-		return roundF16AVX512
-	}
-	constants, round := roundBF16AVX512()
-	constants()
-	return round
 }
 
 // blockwiseVBMI looks the four bytes of each map value up in planes of their
@@ -175,10 +162,7 @@ func blockwiseVBMI(o output) {
 	VMOVDQU64(constantOnce("interleaveDoublewords", 64,
 		0x0000000400000000, 0x0000000c00000008, 0x0000000500000001, 0x0000000d00000009,
 		0x0000000600000002, 0x0000000e0000000a, 0x0000000700000003, 0x0000000f0000000b), order)
-	var round func(VecVirtual, Register)
-	if o != f32 {
-		round = rounderAVX512(o)
-	}
+	narrow := narrowAVX512(o)
 	twice(ordinaryZ, streaming, func(prefix string, s store, prefetch bool) {
 		left, scale := GP64(), ZMM()
 		Label(prefix + "Block")
@@ -214,9 +198,7 @@ func blockwiseVBMI(o output) {
 				s(b, at(dst, 128*i+64))
 				return
 			}
-			round(a, a.AsY())
-			round(b, b.AsY())
-			VINSERTI64X4(Imm(1), b.AsY(), a, a)
+			narrow(a, b)
 			s(a, at(dst, 64*i))
 		}
 		a, b := quarters(l0, l2)
@@ -287,17 +269,30 @@ func int8Kernel(o output, isa string) {
 	})
 }
 
-// narrowAVX512 rounds two vectors into the first.
+// narrowAVX512 sets constants up where o needs them and returns how two vectors
+// of float32 are rounded into the first.
 func narrowAVX512(o output) func(a, b VecVirtual) {
-	if o == f32 {
-		return nil
+	switch o {
+	case f16:
+		return func(a, b VecVirtual) {
+			VCVTPS2PH(Imm(0), a, a.AsY())
+			VCVTPS2PH(Imm(0), b, b.AsY())
+			VINSERTI64X4(Imm(1), b.AsY(), a, a)
+		}
+	case bf16:
+		constants, high := highBF16AVX512()
+		constants()
+		odd := ZMM()
+		VMOVDQU64(constantOnce("oddWords", 64,
+			0x0007000500030001, 0x000f000d000b0009, 0x0017001500130011, 0x001f001d001b0019,
+			0x0027002500230021, 0x002f002d002b0029, 0x0037003500330031, 0x003f003d003b0039), odd)
+		return func(a, b VecVirtual) {
+			high(a)
+			high(b)
+			VPERMT2W(b, odd, a)
+		}
 	}
-	round := rounderAVX512(o)
-	return func(a, b VecVirtual) {
-		round(a, a.AsY())
-		round(b, b.AsY())
-		VINSERTI64X4(Imm(1), b.AsY(), a, a)
-	}
+	return nil
 }
 
 func narrowAVX2(o output) func(a, b VecVirtual) {

@@ -119,10 +119,21 @@ func fourBitAVX512(o output) {
 
 func roundF16AVX512(src VecVirtual, dst Register) { VCVTPS2PH(Imm(0), src, dst) }
 
-// roundBF16AVX512 rounds by integer arithmetic, because VCVTNEPS2BF16 flushes
-// subnormals: add 0x7fff and the last bit that stays, then cut. A NaN, which
-// the addition might carry to infinity, becomes its sign and 0x7fc0.
+// roundBF16AVX512 rounds to the low half of dst; constants come first.
 func roundBF16AVX512() (constants func(), round func(src VecVirtual, dst Register)) {
+	constants, high := highBF16AVX512()
+	return constants, func(src VecVirtual, dst Register) {
+		high(src)
+		VPSRLD(Imm(16), src, src)
+		VPMOVDW(src, dst)
+	}
+}
+
+// highBF16AVX512 leaves the rounded bits in the high half of each doubleword.
+// It rounds by integer arithmetic, because VCVTNEPS2BF16 flushes subnormals:
+// add 0x7fff and the last bit that stays. A NaN, which the addition might
+// carry to infinity, becomes its sign and 0x7fc0.
+func highBF16AVX512() (constants func(), high func(v VecVirtual)) {
 	one, most, sign, quiet := ZMM(), ZMM(), ZMM(), ZMM()
 	constants = func() {
 		broadcast(1, one)
@@ -130,17 +141,15 @@ func roundBF16AVX512() (constants func(), round func(src VecVirtual, dst Registe
 		broadcast(1<<31, sign)
 		broadcast(0x7fc00000, quiet)
 	}
-	return constants, func(src VecVirtual, dst Register) {
-		sum, nan, isNaN := ZMM(), ZMM(), K()
-		VPSRLD(Imm(16), src, sum)
-		VPANDD(one, sum, sum)
-		VPADDD(most, sum, sum)
-		VPADDD(src, sum, sum)
-		VCMPPS(Imm(3), src, src, isNaN)
-		VPANDD(sign, src, nan)
-		VPORD(quiet, nan, isNaN, sum)
-		VPSRLD(Imm(16), sum, sum)
-		VPMOVDW(sum, dst)
+	return constants, func(v VecVirtual) {
+		last, isNaN := ZMM(), K()
+		VPSRLD(Imm(16), v, last)
+		VPANDD(one, last, last)
+		VPADDD(most, last, last)
+		VCMPPS(Imm(3), v, v, isNaN)
+		VPANDD(sign, v, isNaN, v)
+		VPORD(quiet, v, isNaN, v)
+		VPADDD(last, v, v) // a quieted NaN has zeros to take what is added
 	}
 }
 
