@@ -200,6 +200,10 @@ func newObj(m *machine, args []value) (value, error) {
 	if len(args) == 0 {
 		return nil, m.fail("__newobj__ without a class")
 	}
+	// The class may not be this function again: nesting would recurse.
+	if g, ok := args[0].(*global); ok && g.module == "copyreg" {
+		return nil, m.fail("__newobj__ of %s", g)
+	}
 	return m.call(args[0], args[1:])
 }
 

@@ -168,7 +168,7 @@ func typeName(v value) string {
 	case *tensorValue:
 		return "a tensor"
 	case *object:
-		return v.class.String()
+		return clip(v.class.String())
 	case *global, *storageClass:
 		return "a class"
 	case inert:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"nibble/tensor"
@@ -184,9 +185,13 @@ func (w *writer) str(s string) *writer {
 	return w
 }
 
-// storage pushes a persistent id.
+// storage pushes a persistent id. The class is in module torch unless it says
+// otherwise, as the two lines of GLOBAL.
 func (w *writer) storage(class, key string, numel int) *writer {
-	w.op('(').str("storage").op("ctorch\n" + class + "\n").str(key).str("cpu")
+	if !strings.Contains(class, "\n") {
+		class = "torch\n" + class
+	}
+	w.op('(').str("storage").op("c" + class + "\n").str(key).str("cpu")
 	return w.op(numel, 't', 'Q')
 }
 

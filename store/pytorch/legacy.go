@@ -108,7 +108,7 @@ func (l *legacy) persist(id value) (value, error) {
 		l.f.Storages = append(l.f.Storages, Storage{Key: s.key, Bytes: bytes})
 	}
 	if k.class != s.class || k.numel != s.numel {
-		return nil, rule.New(rule.TorchGeometry, "storage %q of two sizes or types", s.key).At(l.m.at)
+		return nil, rule.New(rule.TorchGeometry, "storage %q of two sizes or types", clip(s.key)).At(l.m.at)
 	}
 	return s.ref(k.index, nil), nil
 }
@@ -123,7 +123,7 @@ func (l *legacy) storages(keys value) error {
 	for _, key := range list.items {
 		k := l.known[text(key)]
 		if k == nil || k.found {
-			return rule.New(rule.TorchGeometry, "storage key %q that no tensor has, or twice", text(key)).At(l.m.at)
+			return rule.New(rule.TorchGeometry, "storage key %q that no tensor has, or twice", clip(text(key))).At(l.m.at)
 		}
 		k.found = true
 		end, err := placeStorage(l.r, &l.f.Storages[k.index], k.numel, pos, l.size)
@@ -134,7 +134,7 @@ func (l *legacy) storages(keys value) error {
 	}
 	for key, k := range l.known {
 		if !k.found {
-			return rule.New(rule.TorchGeometry, "storage %q missing from the list of keys", key).At(l.m.at)
+			return rule.New(rule.TorchGeometry, "storage %q missing from the list of keys", clip(key)).At(l.m.at)
 		}
 	}
 	return nil
@@ -144,18 +144,18 @@ func (l *legacy) storages(keys value) error {
 // number of elements, and returns where it ends, at most limit.
 func placeStorage(r io.ReaderAt, s *Storage, numel, pos, limit int64) (int64, error) {
 	if limit-pos < 8 {
-		return 0, rule.New(rule.TorchContainer, "truncated before storage %q", s.Key).At(pos)
+		return 0, rule.New(rule.TorchContainer, "truncated before storage %q", clip(s.Key)).At(pos)
 	}
 	var count [8]byte
 	if err := readFull(r, count[:], pos); err != nil {
 		return 0, err
 	}
 	if n := le.Uint64(count[:]); n != uint64(numel) {
-		return 0, rule.New(rule.TorchGeometry, "storage %q of %d elements, not %d", s.Key, n, numel).At(pos)
+		return 0, rule.New(rule.TorchGeometry, "storage %q of %d elements, not %d", clip(s.Key), n, numel).At(pos)
 	}
 	s.Offset = pos + 8
 	if s.Bytes > limit-s.Offset {
-		return 0, rule.New(rule.TorchContainer, "storage %q truncated: %d bytes of %d", s.Key, limit-s.Offset, s.Bytes).At(s.Offset)
+		return 0, rule.New(rule.TorchContainer, "storage %q truncated: %d bytes of %d", clip(s.Key), limit-s.Offset, s.Bytes).At(s.Offset)
 	}
 	return s.Offset + s.Bytes, nil
 }

@@ -183,6 +183,11 @@ func TestQuantized(t *testing.T) {
 			"weight:4bit absmax=quant_state.absmax map=quant_state.quant_map json=quant_state.quant_state.bitsandbytes__nf4 hides 3",
 		},
 		{
+			"state in a sequence of three",
+			new(writer).op('(').codes().quantState().op('N', 't', '.'),
+			"",
+		},
+		{
 			"8-bit list of two",
 			new(writer).op('}').str("x").op('(').codes().op('(').absmax().map8().op('t', 't', 's', '.'),
 			"x.0:blockwise8 4096  absmax=x.1.0 map=x.1.1 hides 2",

@@ -247,16 +247,14 @@ func newQuantized(scheme string) *Quantized {
 // the file gives it two, it is not understood.
 func (w *walker) addQuantized(i int, q *Quantized) {
 	name := w.f.Tensors[i].Name
-	if w.packed[i] {
-		for k := range w.f.Quantized {
-			if o := &w.f.Quantized[k]; o.Packed == i && o.Err == nil {
-				o.Err = rule.New(rule.QuantClash, "two quant states").For(name)
-			}
+	if k, ok := w.packed[i]; ok {
+		if first := &w.f.Quantized[k]; first.Err == nil {
+			first.Err = rule.New(rule.QuantClash, "two quant states").For(name)
 		}
 		return
 	}
-	w.packed[i] = true
-	w.meter.charge(costListed + 8*int64(len(q.Companions)))
+	w.packed[i] = len(w.f.Quantized)
+	w.meter.charge(2*costListed + 8*int64(len(q.Companions)+len(q.Shape)))
 	q.Name, q.Packed = name, i
 	if q.Err != nil {
 		q.Err.Tensor = name

@@ -114,6 +114,7 @@ func (m *machine) view(args []value, dtype value) (*tensorValue, error) {
 	}
 	ref, ok := args[0].(*storageRef)
 	if !ok {
+		m.meter.charge(costError)
 		t.refuse("", "a tensor over %s is not read", typeName(args[0]))
 		return t, nil
 	}
@@ -122,6 +123,7 @@ func (m *machine) view(args []value, dtype value) (*tensorValue, error) {
 		err = t.place(ref, start, elem)
 	}
 	if err != nil {
+		m.meter.charge(costError)
 		t.err, t.storage = err, -1
 	}
 	return t, nil
@@ -179,7 +181,7 @@ func (t *tensorValue) typed(ref *storageRef, dtype value) (elem int64, err *rule
 func describe(v value) string {
 	switch v := v.(type) {
 	case *global:
-		return v.String()
+		return clip(v.String())
 	case tensor.DType:
 		return "torch." + v.Torch()
 	}
@@ -235,8 +237,11 @@ func (t *tensorValue) check(start, n int64) *rule.Error {
 		}
 		last += reach
 	}
-	if numel > 0 && last >= n {
+	switch {
+	case numel > 0 && last >= n:
 		return rule.New(rule.TorchGeometry, "view ends at element %d of a storage of %d", last, n)
+	case start > n:
+		return rule.New(rule.TorchGeometry, "empty view at element %d of a storage of %d", start, n)
 	}
 	return nil
 }
@@ -257,6 +262,16 @@ func (t *tensorValue) contiguous() bool {
 		}
 	}
 	return true
+}
+
+// clip shortens a string of the file for a message. Messages are kept, one for
+// each tensor that is refused, and must not multiply what the file holds once.
+func clip(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
 }
 
 // rebuildParameter is _rebuild_parameter(data, requires_grad, hooks).
@@ -336,7 +351,7 @@ func rebuildQTensor(m *machine, args []value) (value, error) {
 // data is indices, values and size.
 func rebuildSparse(m *machine, args []value) (value, error) {
 	t := &tensorValue{}
-	m.meter.charge(costTensor)
+	m.meter.charge(costTensor + costError)
 	t.refuse("sparse", "a sparse tensor is not read")
 	if len(args) < 2 {
 		return t, nil
@@ -373,7 +388,7 @@ func rebuildWrapper(m *machine, args []value) (value, error) {
 }
 
 func (m *machine) noStorage(kind string, dtype, size, stride value) (value, error) {
-	m.meter.charge(costTensor)
+	m.meter.charge(costTensor + costError)
 	t := &tensorValue{}
 	if err := m.sizes(t, size, stride); err != nil {
 		return nil, err
@@ -386,7 +401,7 @@ func (m *machine) noStorage(kind string, dtype, size, stride value) (value, erro
 // refuse makes a constructor for a kind of tensor of which only the kind is said.
 func refuse(kind string) constructor {
 	return func(m *machine, _ []value) (value, error) {
-		m.meter.charge(costTensor)
+		m.meter.charge(costTensor + costError)
 		t := &tensorValue{}
 		t.refuse(kind, "a %s tensor is not read", kind)
 		return t, nil

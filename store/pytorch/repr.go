@@ -13,11 +13,16 @@ import (
 // keyName writes a dict key as a part of a name: a string as it is, anything
 // else as Python's repr shows it.
 func keyName(b *strings.Builder, key value) {
-	if s, ok := key.(string); ok {
-		b.WriteString(s)
-		return
+	switch k := key.(type) {
+	case string:
+		b.WriteString(k)
+	case int64:
+		b.WriteString(strconv.FormatInt(k, 10))
+	default:
+		var r strings.Builder
+		repr(&r, key, maxReprDepth)
+		b.WriteString(r.String())
 	}
-	repr(b, key, maxReprDepth)
 }
 
 // Keys are small; what goes beyond is cut.

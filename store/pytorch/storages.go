@@ -89,10 +89,10 @@ func (s *storageID) bytes() (int64, *rule.Error) {
 	}
 	n, ok := tensor.Mul(s.numel, s.class.size)
 	if !ok {
-		return 0, rule.New(rule.TorchGeometry, "storage %q of %d elements", s.key, s.numel)
+		return 0, rule.New(rule.TorchGeometry, "storage %q of %d elements", clip(s.key), s.numel)
 	}
 	if v := s.view; v != nil && (v.start < 0 || v.numel < 0 || v.numel > s.numel-v.start) {
-		return 0, rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %q of %d", v.numel, v.start, s.key, s.numel)
+		return 0, rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %q of %d", v.numel, v.start, clip(s.key), s.numel)
 	}
 	return n, nil
 }

@@ -176,6 +176,7 @@ type zipStorage struct {
 func (z *zipFile) storage(s *storageID, dir string, known map[string]zipStorage) (*storageRef, error) {
 	need, bad := s.bytes()
 	if bad != nil {
+		z.meter.charge(costError)
 		return s.ref(-1, bad), nil
 	}
 	k, ok := known[s.key]
@@ -189,14 +190,15 @@ func (z *zipFile) storage(s *storageID, dir string, known map[string]zipStorage)
 			return nil, k.err
 		}
 		k.index = i
-		z.meter.charge(costStorage + int64(len(s.key)))
+		z.meter.charge(costStorage + costError + int64(len(s.key)))
 		known[s.key] = k
 	}
 	if k.err != nil {
 		return s.ref(-1, k.err), nil
 	}
 	if have := z.f.Storages[k.index].Bytes; need > have {
-		return s.ref(-1, rule.New(rule.TorchGeometry, "storage %q truncated: %d bytes of %d", s.key, have, need)), nil
+		z.meter.charge(costError)
+		return s.ref(-1, rule.New(rule.TorchGeometry, "storage %q truncated: %d bytes of %d", clip(s.key), have, need)), nil
 	}
 	return s.ref(k.index, nil), nil
 }
@@ -205,7 +207,7 @@ func (z *zipFile) storage(s *storageID, dir string, known map[string]zipStorage)
 func (z *zipFile) locate(key, name string) (int, error) {
 	e := z.entries[name]
 	if e == nil {
-		return -1, rule.New(rule.TorchGeometry, "no zip entry %q", name)
+		return -1, rule.New(rule.TorchGeometry, "no zip entry %q", clip(name))
 	}
 	off, err := z.data(name, e)
 	if err != nil {

@@ -138,4 +138,5 @@ const (
 	costStorage   = 96
 	costTensor    = 256
 	costListed    = 384 // a Tensor, its name not included
+	costError     = 512
 )

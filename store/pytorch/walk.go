@@ -23,11 +23,11 @@ type walker struct {
 	// scope finds the tensors of a quant state by identity while it is walked,
 	// and says that it is; nil elsewhere.
 	scope  map[*tensorValue]int
-	packed map[int]bool // tensors that are the codes of a Quantized
+	packed map[int]int // tensors that are the codes of a Quantized, by index to its index
 }
 
 func newWalker(f *File, m *meter, lim Limits) *walker {
-	return &walker{f: f, meter: m, lim: lim, names: make(map[string]int), packed: make(map[int]bool)}
+	return &walker{f: f, meter: m, lim: lim, names: make(map[string]int), packed: make(map[int]int)}
 }
 
 // walk lists what is in root under paths that begin with prefix.
@@ -242,7 +242,7 @@ func (w *walker) opaque(class *global) {
 		return
 	}
 	name := w.name()
-	w.meter.charge(costContainer + int64(len(name)))
+	w.meter.charge(costContainer + 2*int64(len(name)) + costGlobal + int64(len(class.module)+len(class.name)))
 	w.f.Opaque = append(w.f.Opaque, Opaque{Name: name, Class: class.String()})
 }
 
@@ -279,6 +279,9 @@ func (w *walker) tensor(t *tensorValue) int {
 	return i
 }
 
+// maxPath is the longest name of a tensor, in bytes.
+const maxPath = 64 << 10
+
 // name is the current path with dots.
 func (w *walker) name() string {
 	if len(w.path) == 0 {
@@ -290,6 +293,10 @@ func (w *walker) name() string {
 			b.WriteByte('.')
 		}
 		keyName(&b, k)
+		if b.Len() > maxPath {
+			w.err = rule.New(rule.TorchLimit, "limit exceeded: a name of more than %d bytes", maxPath)
+			break
+		}
 	}
 	return b.String()
 }

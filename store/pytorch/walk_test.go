@@ -2,6 +2,7 @@ package pytorch
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -189,6 +190,10 @@ func TestBombs(t *testing.T) {
 		{"empty lists", new(writer).op('(', strings.Repeat("]", 1<<20), 'l', '.'), limit},
 		{"empty dicts", new(writer).op('(', strings.Repeat("}", 1<<20), 'l', '.'), limit},
 		{"sparse memo", sparseMemo(), "ok"},
+		{"bad storages with a long key", badStorages(), limit},
+		{"a class called through itself", new(writer).op("ccopyreg\n__newobj__\nq\x00(", strings.Repeat("h\x00", 1<<18), "tR."), "file PT-002 __newobj__"},
+		{"two states for every tensor", twoStates(1 << 14), "ok"},
+		{"a name too long", new(writer).op('}').str(strings.Repeat("k", 60000)).op('}').str(strings.Repeat("k", 60000)).tensor("0", 1).op("ss."), "file PT-006 name of more"},
 		{"opaque objects", new(writer).op("c__main__\nFoo\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
 		{"refused tensors", new(writer).op("ctorch._utils\n_rebuild_nested_tensor\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
 	} {
@@ -218,6 +223,25 @@ func longNames() *writer {
 		w.op("}(K\x00h\x00h\x01h\x02uq\x020")
 	}
 	return w.op("h\x02.")
+}
+
+// badStorages refers to one storage of negative size and a key of 60,000 bytes
+// time and again.
+func badStorages() *writer {
+	w := new(writer)
+	w.op('(', '(').str("storage").op("ctorch\nFloatStorage\n").str(strings.Repeat("k", 60000)).str("cpu").op(-1, 't', "q\x00", 'Q')
+	return w.op(strings.Repeat("h\x00Q", 1<<17), 'l', '.')
+}
+
+// twoStates is a dict of n codes, each with two quant states.
+func twoStates(n int) *writer {
+	w := new(writer)
+	w.op('}', '(').str("x").quantState().op("q\x00").str("y").tensor("0", 1).op("q\x01")
+	for i := range n {
+		name := fmt.Sprint(i)
+		w.str(name).op("h\x01").str(name + ".quant_state").op("h\x00").str(name + ".blocksize").op(64)
+	}
+	return w.op('u', '.')
 }
 
 // sparseMemo puts one value under 65536 numbers far from each other.

@@ -1,7 +1,6 @@
 package pytorch
 
 import (
-	"bytes"
 	"io"
 
 	"nibble/internal/rule"
@@ -84,7 +83,7 @@ func (a *archive) readEntry(src *source) error {
 // disagree on which of them counts.
 func (a *archive) add(name string, e *zipEntry) {
 	if first, dup := a.entries[name]; dup {
-		first.err = badZip("duplicate zip entry %q", name).At(e.local)
+		first.err = badZip("duplicate zip entry %q", clip(name)).At(e.local)
 		return
 	}
 	a.entries[name] = e
@@ -99,17 +98,17 @@ func (a *archive) parse(name string, h, extra []byte) *zipEntry {
 	e.size, e.compressed, e.local = int64(size), int64(compressed), int64(local)+a.dir.base
 	switch {
 	case !ok || e.size < 0 || e.compressed < 0:
-		e.err = badZip("zip entry %q without its zip64 sizes", name)
+		e.err = badZip("zip entry %q without its zip64 sizes", clip(name))
 	case int64(local) < 0 || e.local < 0 || e.local > a.dir.off-lenLocal:
-		e.err = badZip("zip entry %q lies beyond the archive", name)
+		e.err = badZip("zip entry %q lies beyond the archive", clip(name))
 	case e.flags&flagCrypted != 0:
-		e.err = badZip("zip entry %q is encrypted", name).At(e.local)
+		e.err = badZip("zip entry %q is encrypted", clip(name)).At(e.local)
 	case e.method == stored && e.size != e.compressed:
-		e.err = badZip("stored zip entry %q of two sizes: %d and %d bytes", name, e.compressed, e.size).At(e.local)
+		e.err = badZip("stored zip entry %q of two sizes: %d and %d bytes", clip(name), e.compressed, e.size).At(e.local)
 	case e.method == deflated && (e.size-64)/maxInflate > e.compressed:
-		e.err = badZip("zip entry %q of %d bytes cannot inflate to %d", name, e.compressed, e.size).At(e.local)
+		e.err = badZip("zip entry %q of %d bytes cannot inflate to %d", clip(name), e.compressed, e.size).At(e.local)
 	case e.method != stored && e.method != deflated:
-		e.err = badZip("zip entry %q: compression method %d is not supported", name, e.method).At(e.local)
+		e.err = badZip("zip entry %q: compression method %d is not supported", clip(name), e.method).At(e.local)
 	}
 	return e
 }
@@ -151,24 +150,31 @@ func (a *archive) data(name string, e *zipEntry) (int64, error) {
 	if e.err != nil {
 		return 0, e.err
 	}
-	var h [lenLocal]byte
-	if err := readFull(a.r, h[:], e.local); err != nil {
+	// One read is enough for the header of torch, which pads the data to a
+	// multiple of 64 by an extra field.
+	const usualExtra = 128
+	b := make([]byte, min(lenLocal+int64(len(name))+usualExtra, a.dir.off-e.local))
+	if err := readFull(a.r, b, e.local); err != nil {
 		return 0, err
 	}
-	nameLen, extraLen := int64(le.Uint16(h[26:])), int64(le.Uint16(h[28:]))
-	off := e.local + lenLocal + nameLen + extraLen
-	if le.Uint32(h[:]) != sigLocal || off > a.dir.off {
-		return 0, badZip("no local header for zip entry %q", name).At(e.local)
+	nameLen, extraLen := int64(le.Uint16(b[26:])), int64(le.Uint16(b[28:]))
+	head := lenLocal + nameLen + extraLen
+	off := e.local + head
+	if le.Uint32(b) != sigLocal || off > a.dir.off {
+		return 0, badZip("no local header for zip entry %q", clip(name)).At(e.local)
 	}
-	b := make([]byte, nameLen+extraLen)
-	if err := readFull(a.r, b, e.local+lenLocal); err != nil {
-		return 0, err
+	if head > int64(len(b)) {
+		b = make([]byte, head)
+		if err := readFull(a.r, b, e.local); err != nil {
+			return 0, err
+		}
 	}
-	if !bytes.Equal(b[:nameLen], []byte(name)) || le.Uint16(h[8:]) != e.method || !sizesAgree(h[:], b[nameLen:], e) {
-		return 0, badZip("local header of zip entry %q contradicts the directory", name).At(e.local)
+	nameAt, extra := b[lenLocal:lenLocal+nameLen], b[lenLocal+nameLen:head]
+	if string(nameAt) != name || le.Uint16(b[8:]) != e.method || !sizesAgree(b, extra, e) {
+		return 0, badZip("local header of zip entry %q contradicts the directory", clip(name)).At(e.local)
 	}
 	if e.compressed > a.dir.off-off {
-		return 0, badZip("zip entry %q truncated: %d bytes of %d", name, a.dir.off-off, e.compressed).At(off)
+		return 0, badZip("zip entry %q truncated: %d bytes of %d", clip(name), a.dir.off-off, e.compressed).At(off)
 	}
 	return off, nil
 }
