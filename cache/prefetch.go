@@ -45,14 +45,16 @@ func (c *Cache[K]) Prefetch(ctx context.Context, items []Item[K], load Loader[K]
 // reserveAhead makes r's batch for the first of the missing items.
 func (c *Cache[K]) reserveAhead(r *request[K]) {
 	c.pinPresent(r) // so that none makes room for another
+	for _, e := range r.entries {
+		if e != nil && e.ready && !e.dropped {
+			c.rank.idle(e.key, e.size)
+			e.ranked = true
+		}
+	}
 	var items []Item[K]
 	var blocks []*block
 	for i, it := range r.items {
-		if e := r.entries[i]; e != nil {
-			if e.ready && !e.dropped {
-				c.rank.idle(e.key, e.size)
-				e.ranked = true
-			}
+		if r.entries[i] != nil {
 			continue
 		}
 		size := []int64{it.Size}
