@@ -37,13 +37,18 @@ var errFindings = errors.New("findings")
 type app struct {
 	stdout  io.Writer
 	stderr  io.Writer
+	talk    io.Writer // prints above a bar on stderr while there is one; else nil
 	environ []string
 }
 
 // say tells people something, each line with the command's name before it.
 func (a *app) say(format string, args ...any) {
+	to := a.talk
+	if to == nil {
+		to = a.stderr
+	}
 	for _, line := range strings.Split(fmt.Sprintf(format, args...), "\n") {
-		fmt.Fprintf(a.stderr, "nibble: %s\n", line)
+		fmt.Fprintf(to, "nibble: %s\n", line)
 	}
 }
 

@@ -98,6 +98,8 @@ func (s *sweep) run(ctx context.Context, passes int, asJSON bool) error {
 	if !asJSON {
 		out = s.table()
 	}
+	bar := s.app.startProgress("layers", int64(passes)*s.count(ctx), out != nil, itemCounters()...)
+	defer bar.stop()
 	for pass := 1; pass <= passes; pass++ {
 		for layer, err := range s.st.Layers(ctx) {
 			if err != nil {
@@ -107,6 +109,7 @@ func (s *sweep) run(ctx context.Context, passes int, asJSON bool) error {
 			if err != nil {
 				return err
 			}
+			bar.add(1)
 			s.rows = append(s.rows, row)
 			if out != nil {
 				if err := row.print(out, strconv.Itoa(row.Pass)); err != nil {
@@ -115,6 +118,7 @@ func (s *sweep) run(ctx context.Context, passes int, asJSON bool) error {
 			}
 		}
 	}
+	bar.stop()
 	if err := s.finish(out); err != nil {
 		return err
 	}
@@ -123,6 +127,16 @@ func (s *sweep) run(ctx context.Context, passes int, asJSON bool) error {
 		return errTold
 	}
 	return nil
+}
+
+// count is the number of layers.
+func (s *sweep) count(ctx context.Context) (n int64) {
+	for _, err := range s.st.Layers(ctx) {
+		if err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // layer acquires one layer and lets go of it.

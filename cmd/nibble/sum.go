@@ -68,7 +68,10 @@ type summer struct {
 func (s *summer) run(ctx context.Context, names []string, asJSON bool) error {
 	rows := []sumRow{}
 	failed := false
+	bar := s.app.startProgress("sum", s.count(names), !asJSON, itemCounters()...)
+	defer bar.stop()
 	for row := range s.sums(ctx, names) {
+		bar.add(1)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -82,6 +85,7 @@ func (s *summer) run(ctx context.Context, names []string, asJSON bool) error {
 			return err
 		}
 	}
+	bar.stop()
 	if asJSON {
 		if err := s.app.printJSON(map[string][]sumRow{"tensors": rows}); err != nil {
 			return err
@@ -91,6 +95,21 @@ func (s *summer) run(ctx context.Context, names []string, asJSON bool) error {
 		return errTold
 	}
 	return nil
+}
+
+// count is the number of rows.
+func (s *summer) count(names []string) int64 {
+	if len(names) > 0 {
+		return int64(len(names))
+	}
+	n := int64(s.st.Len())
+	if s.raw {
+		n = 0
+		for range s.st.StoredTensors() {
+			n++
+		}
+	}
+	return n
 }
 
 // print prints the line of one tensor. A name that no tensor has got its
