@@ -150,7 +150,7 @@ func readBounded(t testing.TB, b []byte) (*File, error) {
 	runtime.ReadMemStats(&before)
 	f, err := Read(bytes.NewReader(b), int64(len(b)), Limits{})
 	runtime.ReadMemStats(&after)
-	const constant, multiple = 64 << 20, 256
+	const constant, multiple = 64 << 20, 512
 	if n := after.TotalAlloc - before.TotalAlloc; n > constant+multiple*uint64(len(b)) {
 		t.Errorf("a file of %d bytes made Read allocate %d", len(b), n)
 	}

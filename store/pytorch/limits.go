@@ -15,7 +15,7 @@ type Limits struct {
 	// Memory is how many bytes the objects of a pickle, and the names that
 	// lead to them, may take. Default 4 GiB. Apart from that they may never
 	// take more than 8 MiB and 64 bytes for each byte of the file that was
-	// read to find them (128 if it is compressed), several times what sound
+	// read to find them (256 if it is compressed), several times what sound
 	// files need.
 	Memory int64
 	// Records is how many entries a zip archive may have. Default 1<<20.
@@ -52,7 +52,7 @@ const (
 // steps and before large ones, so that memory overshoots by one small step.
 type meter struct {
 	used int64 // bytes of memory, estimated
-	fed  int64 // bytes of the file that were read, compressed ones counted twice
+	fed  int64 // bytes of the file that were read, compressed ones counted four times
 	max  int64 // Limits.Memory
 }
 

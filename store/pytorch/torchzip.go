@@ -101,6 +101,10 @@ func (a *archive) byteOrder(name string) (big bool, err error) {
 	return false, badZip("byteorder %q", b).At(e.local)
 }
 
+// compressedWeight is how many bytes of a pickle one compressed byte stands for.
+// The pickle of a state dict deflates to a fifth.
+const compressedWeight = 4
+
 // open returns the contents of an entry as a source, and what to call after
 // the last byte of interest to have a deflated entry checked. The CRC of a
 // stored entry is not checked: that would read all of it.
@@ -112,7 +116,7 @@ func (a *archive) open(name string, e *zipEntry, m *meter) (*source, func() erro
 	if e.method == stored {
 		return newSource(a.r, off, off+e.size, m), func() error { return nil }, nil
 	}
-	raw := &feeder{io.NewSectionReader(a.r, off, e.compressed), m, 2}
+	raw := &feeder{io.NewSectionReader(a.r, off, e.compressed), m, compressedWeight}
 	z := newInflater(raw, off, e.crc)
 	src := newStream(z, e.size)
 	done := func() error {
