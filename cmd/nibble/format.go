@@ -34,9 +34,19 @@ func timeText(d time.Duration) string {
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:
-		return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+		return threeDigits(float64(d)/float64(time.Millisecond)) + " ms"
 	}
-	return fmt.Sprintf("%.3g s", d.Seconds())
+	return threeDigits(d.Seconds()) + " s"
+}
+
+func threeDigits(x float64) string {
+	switch {
+	case x < 9.995:
+		return fmt.Sprintf("%.2f", x)
+	case x < 99.95:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
 }
 
 // countText prints n of something: 1 tensor, 2 tensors.
