@@ -11,11 +11,19 @@ const HostLittleEndian = !hostBigEndian
 // may have any alignment; dst may be src itself but not overlap it otherwise.
 // Words of one byte are copied as they are.
 func FromOrder(dst, src []byte, word int, bigEndian bool) {
-	if bigEndian == hostBigEndian || word == 1 {
+	if word == 1 || isHost(bigEndian) {
 		copy(dst, src)
 		return
 	}
 	swap(dst, src, word)
+}
+
+// isHost reports whether the order named by bigEndian is that of the host.
+func isHost(bigEndian bool) bool {
+	if HostLittleEndian {
+		return !bigEndian
+	}
+	return bigEndian
 }
 
 // swap reverses the bytes of each word.

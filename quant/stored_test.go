@@ -1,0 +1,74 @@
+package quant
+
+import (
+	"bytes"
+	"testing"
+
+	"nibble/tensor"
+)
+
+// A model cast as a whole, or saved on s390x, has statistics in other types
+// and orders: they are read by value.
+func TestStatisticsAreReadByValue(t *testing.T) {
+	for _, nested := range []bool{false, true} {
+		for _, dt := range floats {
+			for _, bigEndian := range []bool{false, true} {
+				s := fourBitSample(t, "nf4", 32, 32*300, nested, plainScales)
+				cast := recast(t, s, dt, bigEndian)
+				// The same tensor in f32, from values rounded to dt.
+				rounded := sample{s.name, s.d, [][]byte{s.parts[0]}}
+				for _, p := range s.parts[1:] {
+					rounded.parts = append(rounded.parts, roundPart(p, dt, len(p) == 300))
+				}
+				if !bytes.Equal(decodeAll(cast.d, tensor.F32, cast.parts), decodeAll(rounded.d, tensor.F32, rounded.parts)) {
+					t.Errorf("nested=%v statistics of %v, bigEndian=%v: other values", nested, dt, bigEndian)
+				}
+			}
+		}
+	}
+}
+
+// recast stores the statistics of a four-bit sample in another type and order.
+func recast(t *testing.T, s sample, dt tensor.DType, bigEndian bool) sample {
+	t.Helper()
+	st := &State{QuantType: "nf4", BlockSize: 32, DType: tensor.BF16, Shape: tensor.Shape{s.d.Numel()}}
+	p := FourBitParts{Packed: Stored{Bytes: s.d.Numel() / 2}, QuantMap: vector(dt, 16)}
+	parts := [][]byte{s.parts[0]}
+	store := func(part []byte) *Stored {
+		values := make([]float32, len(part)/4)
+		tensor.Widen(values, part, tensor.F32, false)
+		b := make([]byte, len(values)*dt.Size())
+		tensor.Narrow(b, dt, values)
+		tensor.FromOrder(b, b, dt.Size(), bigEndian)
+		parts = append(parts, b)
+		v := vector(dt, int64(len(values)))
+		v.BigEndian = bigEndian
+		return v
+	}
+	if s.d.Parts() == 2 {
+		p.Absmax = store(s.parts[1])
+	} else {
+		st.Nested = &Nested{256, tensor.F32, 0.0625}
+		p.Absmax = vector(tensor.U8, int64(len(s.parts[1])))
+		parts = append(parts, s.parts[1])
+		p.NestedAbsmax, p.NestedMap = store(s.parts[2]), store(s.parts[3])
+	}
+	d, err := NewFourBit(st, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sample{s.name, d, parts}
+}
+
+// roundPart rounds float32 values to dt and back; codes stay.
+func roundPart(part []byte, dt tensor.DType, codes bool) []byte {
+	if codes {
+		return part
+	}
+	values := make([]float32, len(part)/4)
+	tensor.Widen(values, part, tensor.F32, false)
+	for i, v := range values {
+		values[i] = roundTo(v, dt)
+	}
+	return floatBytes(values)
+}
