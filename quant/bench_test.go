@@ -36,6 +36,29 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkFloor is what BenchmarkDecode is to be compared with, in the same
+// run: the same reads and writes without the decoding, and the writes alone.
+func BenchmarkFloor(b *testing.B) {
+	for _, dt := range []tensor.DType{tensor.F16, tensor.F32} {
+		b.Run(fmt.Sprintf("impl=floor/scheme=nf4/out=%v/size=64MiB", dt), func(b *testing.B) {
+			dst := floor.Aligned(64 << 20)
+			blocks := len(dst) / dt.Size() / floor.Block
+			codes, scales := floor.Aligned(blocks*floor.Block/2), floor.Aligned(blocks*4)
+			b.SetBytes(int64(len(dst)))
+			for b.Loop() {
+				floor.Decode(dst, codes, scales)
+			}
+		})
+	}
+	b.Run("impl=memset/scheme=none/out=any/size=64MiB", func(b *testing.B) {
+		dst := floor.Aligned(64 << 20)
+		b.SetBytes(int64(len(dst)))
+		for b.Loop() {
+			floor.Set(dst)
+		}
+	})
+}
+
 // benchmarkDecode stores as the store room would: streaming to what is large.
 func benchmarkDecode(b *testing.B, s sample, dt tensor.DType, numel int64) {
 	dst := floor.Aligned(int(numel) * dt.Size())

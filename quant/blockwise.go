@@ -159,16 +159,16 @@ type codeMap struct {
 	isSplit bool
 }
 
-// split fills the planes.
-func (m *codeMap) split() {
-	if m.isSplit {
-		return
+// split fills the planes, once, and returns them.
+func (m *codeMap) split() *[1024]byte {
+	if !m.isSplit {
+		for i, v := range m.values {
+			u := math.Float32bits(v)
+			m.planes[i], m.planes[256+i], m.planes[512+i], m.planes[768+i] = byte(u), byte(u>>8), byte(u>>16), byte(u>>24)
+		}
+		m.isSplit = true
 	}
-	for i, v := range m.values {
-		u := math.Float32bits(v)
-		m.planes[i], m.planes[256+i], m.planes[512+i], m.planes[768+i] = byte(u), byte(u>>8), byte(u>>16), byte(u>>24)
-	}
-	m.isSplit = true
+	return &m.planes
 }
 
 // blockwiseRun decodes elements of one block.

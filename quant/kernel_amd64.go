@@ -76,33 +76,35 @@ func (k kernel) nested(dst []float32, codes []byte, codeMap *[256]float32, scale
 }
 
 // blockwise decodes len(scales) whole blocks of size elements each, and reports
-// whether it has: there is no kernel for other instruction sets and sizes. To
-// stream, dst must be aligned.
+// whether it has: odd sizes have no kernel. To stream, dst must be aligned.
 func (k kernel) blockwise(dst []byte, dt tensor.DType, codes []byte, scales []float32, size int, m *codeMap, stream bool) bool {
 	blocks := len(scales)
-	if k != avx512vbmi || size%64 != 0 || blocks == 0 {
+	if k == generic || size%64 != 0 || blocks == 0 {
 		return false
 	}
 	_, _ = codes[blocks*size-1], dst[blocks*size*dt.Size()-1]
 	raceRead(codes[:blocks*size])
 	raceWrite(dst)
-	if dt == tensor.BF16 && size >= longBlock {
+	d, c, s := &dst[0], &codes[0], &scales[0]
+	switch {
+	case k == avx512vbmi && dt == tensor.F16:
+		blockwiseF16VBMI(d, c, s, m.split(), blocks, size, stream)
+	case k == avx512vbmi && dt == tensor.BF16 && size >= longBlock:
 		for i, scale := range scales {
 			var results [512]byte
 			roundTableBF16VBMI(&results, &m.values, scale, 1)
 			lookUp16VBMI(&dst[2*i*size], &codes[i*size], &results, size, stream)
 		}
-		return true
-	}
-	m.split()
-	d, c, s := &dst[0], &codes[0], &scales[0]
-	switch dt {
-	case tensor.F16:
-		blockwiseF16VBMI(d, c, s, &m.planes, blocks, size, stream)
-	case tensor.BF16:
-		blockwiseBF16VBMI(d, c, s, &m.planes, blocks, size, stream)
+	case k == avx512vbmi && dt == tensor.BF16:
+		blockwiseBF16VBMI(d, c, s, m.split(), blocks, size, stream)
+	case k == avx512vbmi:
+		blockwiseF32VBMI(d, c, s, m.split(), blocks, size, stream)
+	case dt == tensor.F16:
+		blockwiseF16AVX2(d, c, s, &m.values, blocks, size, stream)
+	case dt == tensor.BF16:
+		blockwiseBF16AVX2(d, c, s, &m.values, blocks, size, stream)
 	default:
-		blockwiseF32VBMI(d, c, s, &m.planes, blocks, size, stream)
+		blockwiseF32AVX2(d, c, s, &m.values, blocks, size, stream)
 	}
 	return true
 }

@@ -46,7 +46,7 @@ func use(tb testing.TB, name string) {
 // with scales that arithmetic may trip over, at whatever start, length and
 // alignment, and touch nothing beyond its slices: these end at guard pages.
 func TestKernelsAgreeWithGeneric(t *testing.T) {
-	for _, numel := range []int64{1, 31, 64, 1000, 20000, 70000} {
+	for _, numel := range []int64{1, 31, 64, 1000, 40000} {
 		for _, s := range samples(t, numel) {
 			for _, dt := range []tensor.DType{tensor.F16, tensor.BF16, tensor.F32} {
 				use(t, "generic")

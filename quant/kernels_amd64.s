@@ -1766,6 +1766,132 @@ DATA interleaveDoublewords<>+48(SB)/8, $0x0000000700000003
 DATA interleaveDoublewords<>+56(SB)/8, $0x0000000f0000000b
 GLOBL interleaveDoublewords<>(SB), RODATA|NOPTR, $64
 
+// func blockwiseF16AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·blockwiseF16AVX2(SB), NOSPLIT, $0-49
+	MOVQ  dst+0(FP), AX
+	MOVQ  codes+8(FP), CX
+	MOVQ  scales+16(FP), DX
+	MOVQ  values+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  size+40(FP), DI
+	MOVB  stream+48(FP), R8
+	TESTB R8, R8
+	JNZ   stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+cachedUnit:
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VCVTPS2PH   $0x00, Y1, X1
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y1, Y1
+	VMOVDQU     Y1, (AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x20, AX
+	SUBQ        $0x10, R8
+	JNZ         cachedUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         cachedBlock
+	JMP         done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+streamUnit:
+	PREFETCHT0  4096(CX)
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VCVTPS2PH   $0x00, Y1, X1
+	VCVTPS2PH   $0x00, Y3, X3
+	VINSERTI128 $0x01, X3, Y1, Y1
+	VMOVNTDQ    Y1, (AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x20, AX
+	SUBQ        $0x10, R8
+	JNZ         streamUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
 // func int8F16AVX512(dst *byte, codes *byte, scb float32, n int, stream bool)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·int8F16AVX512(SB), NOSPLIT, $0-33
@@ -2179,6 +2305,166 @@ streamUnit:
 	ADDQ       $0x04, DX
 	DECQ       SI
 	JNZ        streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
+// func blockwiseBF16AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
+// Requires: AVX, AVX2, MMX+
+TEXT ·blockwiseBF16AVX2(SB), NOSPLIT, $0-49
+	MOVQ  dst+0(FP), AX
+	MOVQ  codes+8(FP), CX
+	MOVQ  scales+16(FP), DX
+	MOVQ  values+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  size+40(FP), DI
+	MOVB  stream+48(FP), R8
+	TESTB R8, R8
+	JNZ   stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+cachedUnit:
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VPSRLD      $0x10, Y1, Y4
+	VPAND       one<>+0(SB), Y4, Y4
+	VPADDD      most<>+0(SB), Y4, Y4
+	VPADDD      Y1, Y4, Y4
+	VCMPPS      $0x03, Y1, Y1, Y5
+	VPAND       sign<>+0(SB), Y1, Y1
+	VPOR        quiet<>+0(SB), Y1, Y1
+	VBLENDVPS   Y5, Y1, Y4, Y4
+	VPSRLD      $0x10, Y4, Y1
+	VPSRLD      $0x10, Y3, Y4
+	VPAND       one<>+0(SB), Y4, Y4
+	VPADDD      most<>+0(SB), Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VCMPPS      $0x03, Y3, Y3, Y5
+	VPAND       sign<>+0(SB), Y3, Y3
+	VPOR        quiet<>+0(SB), Y3, Y3
+	VBLENDVPS   Y5, Y3, Y4, Y4
+	VPSRLD      $0x10, Y4, Y3
+	VPACKUSDW   Y3, Y1, Y1
+	VPERMQ      $0xd8, Y1, Y1
+	VMOVDQU     Y1, (AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x20, AX
+	SUBQ        $0x10, R8
+	JNZ         cachedUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         cachedBlock
+	JMP         done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+streamUnit:
+	PREFETCHT0  4096(CX)
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VPSRLD      $0x10, Y1, Y4
+	VPAND       one<>+0(SB), Y4, Y4
+	VPADDD      most<>+0(SB), Y4, Y4
+	VPADDD      Y1, Y4, Y4
+	VCMPPS      $0x03, Y1, Y1, Y5
+	VPAND       sign<>+0(SB), Y1, Y1
+	VPOR        quiet<>+0(SB), Y1, Y1
+	VBLENDVPS   Y5, Y1, Y4, Y4
+	VPSRLD      $0x10, Y4, Y1
+	VPSRLD      $0x10, Y3, Y4
+	VPAND       one<>+0(SB), Y4, Y4
+	VPADDD      most<>+0(SB), Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VCMPPS      $0x03, Y3, Y3, Y5
+	VPAND       sign<>+0(SB), Y3, Y3
+	VPOR        quiet<>+0(SB), Y3, Y3
+	VBLENDVPS   Y5, Y3, Y4, Y4
+	VPSRLD      $0x10, Y4, Y3
+	VPACKUSDW   Y3, Y1, Y1
+	VPERMQ      $0xd8, Y1, Y1
+	VMOVNTDQ    Y1, (AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x20, AX
+	SUBQ        $0x10, R8
+	JNZ         streamUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         streamBlock
 
 done:
 	VZEROUPPER
@@ -2725,6 +3011,128 @@ streamUnit:
 	ADDQ       $0x04, DX
 	DECQ       SI
 	JNZ        streamBlock
+
+done:
+	VZEROUPPER
+	RET
+
+// func blockwiseF32AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
+// Requires: AVX, MMX+
+TEXT ·blockwiseF32AVX2(SB), NOSPLIT, $0-49
+	MOVQ  dst+0(FP), AX
+	MOVQ  codes+8(FP), CX
+	MOVQ  scales+16(FP), DX
+	MOVQ  values+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	MOVQ  size+40(FP), DI
+	MOVB  stream+48(FP), R8
+	TESTB R8, R8
+	JNZ   stream
+
+cachedBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+cachedUnit:
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VMOVDQU     Y1, (AX)
+	VMOVDQU     Y3, 32(AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x40, AX
+	SUBQ        $0x10, R8
+	JNZ         cachedUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         cachedBlock
+	JMP         done
+
+stream:
+streamBlock:
+	VBROADCASTSS (DX), Y0
+	MOVQ         DI, R8
+
+streamUnit:
+	PREFETCHT0  4096(CX)
+	MOVBLZX     (CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     1(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     2(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     3(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     4(CX), R9
+	VMOVSS      (BX)(R9*4), X1
+	MOVBLZX     5(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X1, X1
+	MOVBLZX     6(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X1, X1
+	MOVBLZX     7(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X1, X1
+	VINSERTF128 $0x01, X1, Y2, Y1
+	VMULPS      Y0, Y1, Y1
+	MOVBLZX     8(CX), R9
+	VMOVSS      (BX)(R9*4), X2
+	MOVBLZX     9(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X2, X2
+	MOVBLZX     10(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X2, X2
+	MOVBLZX     11(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X2, X2
+	MOVBLZX     12(CX), R9
+	VMOVSS      (BX)(R9*4), X3
+	MOVBLZX     13(CX), R9
+	VINSERTPS   $0x10, (BX)(R9*4), X3, X3
+	MOVBLZX     14(CX), R9
+	VINSERTPS   $0x20, (BX)(R9*4), X3, X3
+	MOVBLZX     15(CX), R9
+	VINSERTPS   $0x30, (BX)(R9*4), X3, X3
+	VINSERTF128 $0x01, X3, Y2, Y3
+	VMULPS      Y0, Y3, Y3
+	VMOVNTDQ    Y1, (AX)
+	VMOVNTDQ    Y3, 32(AX)
+	ADDQ        $0x10, CX
+	ADDQ        $0x40, AX
+	SUBQ        $0x10, R8
+	JNZ         streamUnit
+	ADDQ        $0x04, DX
+	DECQ        SI
+	JNZ         streamBlock
 
 done:
 	VZEROUPPER

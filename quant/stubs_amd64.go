@@ -59,6 +59,11 @@ func roundTableBF16VBMI(planes *[512]byte, values *[256]float32, a float32, b fl
 //go:noescape
 func blockwiseF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
 
+// blockwiseF16AVX2 decodes whole blocks of size elements each, a multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseF16AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
+
 // int8F16AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
 //
 //go:noescape
@@ -74,6 +79,11 @@ func int8F16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
 //go:noescape
 func blockwiseBF16VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
 
+// blockwiseBF16AVX2 decodes whole blocks of size elements each, a multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseBF16AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
+
 // int8BF16AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
 //
 //go:noescape
@@ -88,6 +98,11 @@ func int8BF16AVX2(dst *byte, codes *byte, scb float32, n int, stream bool)
 //
 //go:noescape
 func blockwiseF32VBMI(dst *byte, codes *byte, scales *float32, planes *[1024]byte, blocks int, size int, stream bool)
+
+// blockwiseF32AVX2 decodes whole blocks of size elements each, a multiple of 64. To stream, dst must be aligned to a cache line.
+//
+//go:noescape
+func blockwiseF32AVX2(dst *byte, codes *byte, scales *float32, values *[256]float32, blocks int, size int, stream bool)
 
 // int8F32AVX512 decodes n elements of a row, a positive multiple of 64. To stream, dst must be aligned to a cache line.
 //

@@ -215,6 +215,72 @@ func blockwiseVBMI(o output) {
 	})
 }
 
+// blockwiseAVX2 loads the value of each code by itself: gathers are slow on
+// processors that guard them against sampling, and AVX2 has no look-up in 256
+// bytes.
+func blockwiseAVX2(o output) {
+	name := "blockwise" + o.name + "AVX2"
+	TEXT(name, NOSPLIT, "func(dst, codes *byte, scales *float32, values *[256]float32, blocks, size int, stream bool)")
+	Pragma("noescape")
+	Doc(name + " decodes whole blocks of size elements each, a multiple of 64. To stream, dst must be aligned to a cache line.")
+	dst, codes, scales := GP64(), GP64(), GP64()
+	values, blocks, size := GP64(), GP64(), GP64()
+	Load(Param("dst"), dst)
+	Load(Param("codes"), codes)
+	Load(Param("scales"), scales)
+	Load(Param("values"), values)
+	Load(Param("blocks"), blocks)
+	Load(Param("size"), size)
+	narrow := narrowAVX2(o)
+	const step = 16
+	twice(ordinaryY, streaming, func(prefix string, s store, prefetch bool) {
+		left, scale := GP64(), YMM()
+		Label(prefix + "Block")
+		VBROADCASTSS(at(scales, 0), scale)
+		MOVQ(size, left)
+		Label(prefix + "Unit")
+		if prefetch {
+			PREFETCHT0(at(codes, ahead))
+		}
+		four := func(i int) Register {
+			x := XMM()
+			for j := range 4 {
+				code := GP32()
+				MOVBLZX(at(codes, i+j), code)
+				value := Mem{Base: values, Index: code.As64(), Scale: 4}
+				if j == 0 {
+					VMOVSS(value, x)
+				} else {
+					VINSERTPS(Imm(uint64(j)<<4), value, x, x)
+				}
+			}
+			return x
+		}
+		eight := func(i int) VecVirtual {
+			v := YMM()
+			low, high := four(i), four(i+4)
+			VINSERTF128(Imm(1), high, low.(VecVirtual).AsY(), v)
+			VMULPS(scale, v, v)
+			return v
+		}
+		a, b := eight(0), eight(8)
+		if o == f32 {
+			s(a, at(dst, 0))
+			s(b, at(dst, 32))
+		} else {
+			narrow(a, b)
+			s(a, at(dst, 0))
+		}
+		ADDQ(Imm(step), codes)
+		ADDQ(Imm(uint64(step*o.size)), dst)
+		SUBQ(Imm(step), left)
+		JNZ(LabelRef(prefix + "Unit"))
+		ADDQ(Imm(4), scales)
+		DECQ(blocks)
+		JNZ(LabelRef(prefix + "Block"))
+	})
+}
+
 // int8Kernel multiplies: q*scb*(1/127), in two roundings and in this order.
 func int8Kernel(o output, isa string) {
 	name := "int8" + o.name + isa

@@ -35,6 +35,7 @@ func kernels() {
 	}
 	for _, o := range []output{f16, bf16, f32} {
 		blockwiseVBMI(o)
+		blockwiseAVX2(o)
 		int8Kernel(o, "AVX512")
 		int8Kernel(o, "AVX2")
 	}
