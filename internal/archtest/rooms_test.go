@@ -73,6 +73,6 @@ var helpers = []string{"bench/synth", "internal/testkit"}
 // testModules are what the tests of any room may import beyond what the room
 // may.
 var testModules = []string{
-	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "go.uber.org/goleak",
+	"github.com/google/go-cmp", "github.com/rogpeppe/go-internal", "github.com/x448/float16", "go.uber.org/goleak",
 	"golang.org/x/sys", "pgregory.net/rapid",
 }
