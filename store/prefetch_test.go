@@ -30,12 +30,17 @@ func TestPrefetch(t *testing.T) {
 		misses += n.Misses
 		leases.Release()
 	}
-	if misses != 0 {
-		// The embeddings are views; everything behind them was asked for ahead.
+	// Everything behind the embeddings was asked for ahead, and those are views
+	// where the host reads what the file says.
+	first, want := 0, int64(12)
+	if !tensor.HostLittleEndian {
+		first, want = 1, 12+6+1 // norms and head are no views either
+	}
+	if misses != first {
 		t.Errorf("%d tensors were not there when they were needed", misses)
 	}
-	if s := st.Stats(); s.Prefetched != 12 || s.Peak > 64<<20 {
-		t.Errorf("prefetched %d outputs with a peak of %d, want 12 within the budget", s.Prefetched, s.Peak)
+	if s := st.Stats(); s.Prefetched != want || s.Peak > 64<<20 {
+		t.Errorf("prefetched %d outputs with a peak of %d, want %d within the budget", s.Prefetched, s.Peak, want)
 	}
 
 	for layer := range st.Layers(ctx) {

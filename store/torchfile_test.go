@@ -78,15 +78,18 @@ func TestSparseTorchFile(t *testing.T) {
 	if err := store.ReadRows(context.Background(), h, rows, 1<<13, 1<<13+1); err != nil {
 		t.Fatal(err)
 	}
-	l, err := h.Acquire(context.Background(), tensor.F32)
-	if err != nil {
-		t.Fatal(err)
+	views := st.Stats().Mapped == 1 && tensor.HostLittleEndian
+	if views {
+		l, err := h.Acquire(context.Background(), tensor.F32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
 	}
-	l.Release()
 	if m := testkit.Mappings(t, path); m.Rss > 3<<20 {
 		t.Errorf("%d bytes of the mapping resident after one row", m.Rss)
 	}
-	if s := st.Stats(); s.Views == 0 && s.Mapped == 1 {
+	if views && st.Stats().Views == 0 {
 		t.Error("an aligned tensor of a torch file was not lent as a view")
 	}
 }
