@@ -116,6 +116,11 @@ func tree(t testing.TB, dir string) map[string]string {
 			all[rel] = "folder"
 			return err
 		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			all[rel] = "link to " + target
+			return err
+		}
 		data, err := os.ReadFile(path)
 		all[rel] = string(data)
 		return err
