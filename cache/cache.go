@@ -91,9 +91,10 @@ func New[K comparable](o Options) *Cache[K] {
 		ledger:  ledger{budget: clampBudget(o.Budget)},
 		arena:   arena{slabs: slabs{}},
 		entries: map[K]*entry[K]{},
-		rank:    newRanking[K](o.Policy, clampBudget(o.Budget)),
+		rank:    newRanking[K](o.Policy),
 		batches: map[*batch[K]]struct{}{},
 	}
+	c.rank.resize(c.ledger.budget)
 	if invariants.Enabled {
 		c.open = map[*slot]*entry[K]{}
 	}
@@ -184,6 +185,7 @@ func (c *Cache[K]) SetBudget(n int64) (over int64) {
 		return c.ledger.used
 	}
 	c.ledger.budget = clampBudget(n)
+	c.rank.resize(c.ledger.budget)
 	if n <= 0 {
 		for c.evict(nil) {
 		}

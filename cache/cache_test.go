@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"testing"
 )
 
@@ -74,33 +75,42 @@ func TestHitMissEvict(t *testing.T) {
 	atRest(t, c)
 }
 
+// A hit and its release, with a key like the store's.
 func BenchmarkHit(b *testing.B) {
 	type key struct {
 		store, tensor uintptr
 		dtype         uint8
 	}
-	c := New[key](Options{Budget: 1 << 20})
-	k := key{1, 2, 3}
 	load := func(context.Context, []Item[key], [][]byte) error { return nil }
-	for i := range uintptr(100) {
-		l, err := c.Acquire(b.Context(), Item[key]{Key: key{1, i, 3}, Size: 100}, load)
-		if err != nil {
-			b.Fatal(err)
-		}
-		l.Release()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		l, ok := c.TryAcquire(k)
-		if !ok {
-			b.Fatal("no hit")
-		}
-		l.Release()
+	for _, p := range policies() {
+		b.Run(fmt.Sprintf("policy=%v", p), func(b *testing.B) {
+			c := New[key](Options{Budget: 1 << 20, Policy: p})
+			defer c.Close()
+			for i := range uintptr(100) {
+				l, err := c.Acquire(b.Context(), Item[key]{Key: key{1, i, 3}, Size: 100}, load)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l.Release()
+			}
+			b.ReportAllocs()
+			i := uintptr(0)
+			for b.Loop() {
+				l, ok := c.TryAcquire(key{1, i, 3})
+				if !ok {
+					b.Fatal("no hit")
+				}
+				l.Release()
+				i = (i + 1) % 100
+			}
+		})
 	}
 }
 
+// An output that is decoded in no time, released and evicted by the next.
 func BenchmarkMiss(b *testing.B) {
 	c := New[int](Options{Budget: 1 << 20})
+	defer c.Close()
 	load := func(context.Context, []Item[int], [][]byte) error { return nil }
 	b.ReportAllocs()
 	i := 0

@@ -58,11 +58,11 @@ func (c *Cache[K]) rest(e *entry[K]) {
 }
 
 // drop forgets the idle entry e and frees its bytes.
-func (c *Cache[K]) drop(e *entry[K]) {
-	if e.ranked {
-		c.rank.remove(e.key)
-		e.ranked = false
-	}
+func (c *Cache[K]) drop(e *entry[K]) { c.remove(e, dropped) }
+
+func (c *Cache[K]) remove(e *entry[K], why reason) {
+	c.rank.remove(e.key, why)
+	e.ranked = false
 	delete(c.entries, e.key)
 	c.ledger.idle -= e.block.capacity
 	c.free(e.block)
@@ -83,10 +83,10 @@ func (c *Cache[K]) evict(may func(*entry[K]) bool) bool {
 				return false
 			}
 			c.stats.Evictions++
-			c.drop(e)
+			c.remove(e, evicted)
 			return true
 		}
-		c.rank.remove(k)
+		c.rank.remove(k, inUse)
 		e.ranked = false
 	}
 }

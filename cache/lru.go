@@ -12,12 +12,15 @@ type lru[K comparable] struct {
 	list *simplelru.LRU[K, int64] // sizes
 }
 
-func newLRU[K comparable]() *lru[K] {
+func newLRU[K comparable]() *lru[K] { return &lru[K]{newList[K]()} }
+
+// newList returns a list of keys and sizes without a limit of its own.
+func newList[K comparable]() *simplelru.LRU[K, int64] {
 	list, err := simplelru.NewLRU[K, int64](math.MaxInt, nil)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &lru[K]{list}
+	return list
 }
 
 func (l *lru[K]) access(K, int64) {}
@@ -36,7 +39,9 @@ func (l *lru[K]) worst() (K, bool) {
 // below is true: what is about to be used is younger than all that was used.
 func (l *lru[K]) below(K, K) bool { return true }
 
-func (l *lru[K]) remove(k K) { l.list.Remove(k) }
+func (l *lru[K]) remove(k K, _ reason) { l.list.Remove(k) }
+
+func (l *lru[K]) resize(int64) {}
 
 func (l *lru[K]) forget(match func(K) bool) {
 	for _, k := range l.list.Keys() {

@@ -6,10 +6,20 @@ import "fmt"
 type Policy uint8
 
 const (
-	LRU Policy = iota // the entry that was released longest ago
+	// LRU evicts the entry that was released longest ago.
+	LRU Policy = iota
+	// Sweep learns in which order keys come again and evicts the entry whose
+	// next use is furthest. For repeated passes over a model that exceeds the
+	// budget, where LRU evicts each entry just before it is needed.
+	Sweep
+	// TwoQ keeps entries that were asked for once in a short queue, so that a
+	// single pass over everything does not push out those in steady use.
+	TwoQ
+	// Auto simulates the others by keys and sizes and follows the best.
+	Auto
 )
 
-var policyNames = []string{LRU: "lru"}
+var policyNames = []string{LRU: "lru", Sweep: "sweep", TwoQ: "2q", Auto: "auto"}
 
 func (p Policy) String() string {
 	if int(p) < len(policyNames) {
@@ -46,12 +56,31 @@ type ranking[K comparable] interface {
 	// below reports whether the ranked entry a is worth less than b, which is
 	// about to be prefetched.
 	below(a, b K) bool
-	// remove takes k out of the order: it is gone, or leased and in the way.
-	remove(k K)
+	// remove takes k out of the order, if it is there.
+	remove(k K, why reason)
 	// forget removes every trace of the keys that match.
 	forget(match func(K) bool)
+	// resize says what the budget is now.
+	resize(budget int64)
 }
 
-func newRanking[K comparable](p Policy, budget int64) ranking[K] {
+// reason is why an entry leaves the order.
+type reason uint8
+
+const (
+	evicted reason = iota // for want of bytes: it may come again
+	dropped               // its output is no longer wanted
+	inUse                 // it is leased, and will be idle again
+)
+
+func newRanking[K comparable](p Policy) ranking[K] {
+	switch p {
+	case Sweep:
+		return newSweep[K]()
+	case TwoQ:
+		return newTwoQ[K]()
+	case Auto:
+		return newAuto[K]()
+	}
 	return newLRU[K]()
 }

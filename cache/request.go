@@ -218,7 +218,7 @@ func (c *Cache[K]) unpinPresent(r *request[K], drop bool) {
 		switch {
 		case drop:
 			c.stats.Evictions++
-			c.drop(e)
+			c.remove(e, evicted)
 		case !e.ranked:
 			c.rest(e) // evict met it while it was pinned
 		}
@@ -239,12 +239,12 @@ func (c *Cache[K]) reserve(sizes []int64, whole bool, may func(*entry[K]) bool) 
 	if whole && l.held()+c.arena.need(d, l.budget) > l.budget {
 		return nil, false
 	}
-	for c.inUse()+c.arena.need(d, l.budget) > l.budget {
+	for c.occupied()+c.arena.need(d, l.budget) > l.budget {
 		if !c.evict(may) {
 			return nil, false
 		}
 	}
-	spare := l.budget - c.inUse() - c.arena.need(d, l.budget)
+	spare := l.budget - c.occupied() - c.arena.need(d, l.budget)
 	blocks, added := c.arena.take(sizes, spare, l.budget)
 	for l.used+added > l.budget {
 		c.discard(c.arena.trim())
@@ -256,8 +256,8 @@ func (c *Cache[K]) reserve(sizes []int64, whole bool, may func(*entry[K]) bool) 
 	return blocks, true
 }
 
-// inUse is the capacity of the regions that are not free.
-func (c *Cache[K]) inUse() int64 { return c.ledger.used - c.arena.freeBytes }
+// occupied is the capacity of the regions that are not free.
+func (c *Cache[K]) occupied() int64 { return c.ledger.used - c.arena.freeBytes }
 
 // reserveAlone takes a private block of exactly n bytes once nothing else is
 // charged.
@@ -267,7 +267,7 @@ func (c *Cache[K]) reserveAlone(n int64, whole bool) ([]*block, bool) {
 	}
 	for c.evict(nil) {
 	}
-	if c.inUse() > 0 {
+	if c.occupied() > 0 {
 		return nil, false
 	}
 	for r := c.arena.trim(); r != nil; r = c.arena.trim() {

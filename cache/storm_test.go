@@ -38,11 +38,8 @@ func TestStorm(t *testing.T) {
 }
 
 func newStorm(t *testing.T, o Options) *storm {
-	s := &storm{t: t, c: New[int](o), budget: o.Budget}
-	for _, n := range []int64{0, 1, 64, 100, 5000, 5001, 20_000, 64<<10 - 1, 64 << 10, 70_000, 72_000, 300_000, 5 << 20} {
-		s.sizes = append(s.sizes, n)
-	}
-	return s
+	sizes := []int64{0, 1, 64, 100, 5000, 5001, 20_000, 64<<10 - 1, 64 << 10, 70_000, 72_000, 300_000, 5 << 20}
+	return &storm{t: t, c: New[int](o), budget: o.Budget, sizes: sizes}
 }
 
 func (s *storm) item(r *rand.Rand) Item[int] {
@@ -59,7 +56,7 @@ func (s *storm) blow(closes bool) {
 	for g := range 32 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
-			for range 60 {
+			for range 25 {
 				s.step(r)
 			}
 		})
