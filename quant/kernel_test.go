@@ -113,6 +113,26 @@ const lineRoom = 128
 // cliff is a buffer before a guard page.
 func cliff(t *testing.T, n int) []byte { return testkit.Cliff(t, n) }
 
+// Plain Go cannot stream; kernels do when told to, or by size.
+func TestStreams(t *testing.T) {
+	for _, c := range []struct {
+		w    Write
+		k    kernel
+		n    int
+		want bool
+	}{
+		{Stream, generic, StreamFrom, false},
+		{Stream, avx2, 1, true},
+		{Cached, avx512, StreamFrom, false},
+		{Auto, avx2, StreamFrom - 1, false},
+		{Auto, avx2, StreamFrom, true},
+	} {
+		if got := c.w.streams(c.k, c.n); got != c.want {
+			t.Errorf("write %d, %v, %d bytes: %v; want %v", c.w, c.k, c.n, got, c.want)
+		}
+	}
+}
+
 // SetKernels must refuse what the machine lacks, and leave things as they are.
 func TestSetKernels(t *testing.T) {
 	use(t, "generic")

@@ -29,7 +29,7 @@ func samples(tb testing.TB, numel int64) []sample {
 			}
 		}
 	}
-	for _, size := range []int64{64, 100, 256, 4096} {
+	for _, size := range []int64{64, 96, 100, 256, 4096} {
 		for _, nested := range []bool{false, true} {
 			all = append(all, blockwiseSample(tb, size, numel|1, nested, oddScales))
 		}
@@ -92,7 +92,10 @@ func randomScales(rnd *rand.Rand, st *State, n int64, nested bool, scales scaleM
 		return vector(tensor.F32, n), nil, nil, [][]byte{floatBytes(scales(rnd, n))}
 	}
 	st.Nested = &Nested{BlockSize: 256, DType: tensor.F32, Offset: 0.0625}
-	m := ceilDiv(n, 256)
+	if st.BlockSize == 256 { // one that a group of scales is no multiple of
+		st.Nested.BlockSize = 100
+	}
+	m := ceilDiv(n, st.Nested.BlockSize)
 	return vector(tensor.U8, n), vector(tensor.F32, m), vector(tensor.F32, 256),
 		[][]byte{randomBytes(rnd, n), floatBytes(scales(rnd, m)), floatBytes(randomMap(rnd))}
 }

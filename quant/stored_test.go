@@ -72,3 +72,46 @@ func roundPart(part []byte, dt tensor.DType, codes bool) []byte {
 	}
 	return floatBytes(values)
 }
+
+// With a nested dtype of 16 bits, product, offset and sum are each rounded to
+// it. The numbers are chosen by hand, so that leaving any one out shows:
+// 1+2^-8 is halfway between two bf16 and goes to 1, which is even.
+func TestNestedArithmeticIsRounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		value, absmax float32
+		offset        float64
+		want          float32
+	}{
+		"product": {1, 1 + 0x1p-8, 0x1p-9, 1},                     // else 1+2^-8+2^-9 goes up
+		"offset":  {1, 1, 0x1p-8 + 0x1p-20, 1},                    // else the sum lies above halfway
+		"sum":     {1, 1, 0x1p-7 + 0x1p-8, 1 + 0x1p-6},            // 1+2^-7 is odd, so halfway goes up
+		"f32":     {1, 1 + 0x1p-8, 0x1p-20, 1 + 0x1p-8 + 0x1p-20}, // nothing is rounded that fits
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachKernel(t, func(t *testing.T) {
+				round := tensor.BF16
+				if name == "f32" {
+					round = tensor.F32
+				}
+				st := &State{QuantType: "nf4", BlockSize: 32, DType: tensor.F32, Shape: tensor.Shape{1024}}
+				st.Nested = &Nested{256, round, c.offset}
+				d, err := NewFourBit(st, FourBitParts{
+					Packed: Stored{Bytes: 512}, QuantMap: vector(tensor.F32, 16), Absmax: vector(tensor.U8, 32),
+					NestedAbsmax: vector(tensor.F32, 1), NestedMap: vector(tensor.F32, 256),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				nestedMap := make([]float32, 256)
+				nestedMap[0] = c.value
+				scales := make([]float32, 32)
+				d.Scales(scales, [][]byte{make([]byte, 512), make([]byte, 32), floatBytes([]float32{c.absmax}), floatBytes(nestedMap)})
+				for i, s := range scales {
+					if s != c.want {
+						t.Fatalf("scale %d is %b; want %b", i, s, c.want)
+					}
+				}
+			})
+		})
+	}
+}
