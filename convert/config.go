@@ -13,10 +13,11 @@ import (
 	"nibble/tensor"
 )
 
-// member is a key of a JSON object and its value as it stands in the text.
+// member is a key of a JSON object and its value, both as they stand in the
+// text.
 type member struct {
-	key   string
-	value json.RawMessage
+	key         string // unquoted
+	name, value []byte
 }
 
 // dtypeKeys are what transformers calls the dtype of a model: the first until
@@ -38,11 +39,11 @@ func rewriteConfig(data []byte, dt tensor.DType, keep bool) ([]byte, error) {
 	if dt != tensor.Stored {
 		members = setDType(members, dt, keep)
 	}
-	return encodeObject(members)
+	return encodeObject(members), nil
 }
 
 func setDType(members []member, dt tensor.DType, keep bool) []member {
-	value := json.RawMessage(strconv.Quote(dt.Torch()))
+	value := []byte(strconv.Quote(dt.Torch()))
 	found := false
 	for i := range members {
 		if !slices.Contains(dtypeKeys, members[i].key) {
@@ -54,14 +55,14 @@ func setDType(members []member, dt tensor.DType, keep bool) []member {
 		}
 	}
 	if !found {
-		members = append(members, member{dtypeKeys[0], value})
+		members = append(members, member{name: []byte(strconv.Quote(dtypeKeys[0])), value: value})
 	}
 	return members
 }
 
 // namesFloat reports whether a JSON value is the name of a float dtype, and not
 // "auto" or null.
-func namesFloat(value json.RawMessage) bool {
+func namesFloat(value []byte) bool {
 	var name string
 	if json.Unmarshal(value, &name) != nil {
 		return false
@@ -83,8 +84,8 @@ func parseObject(text []byte) ([]member, error) {
 		if len(members) > 0 && !s.skip(',') {
 			return nil, s.unexpected()
 		}
-		var m member
-		if err := json.Unmarshal(s.value(), &m.key); err != nil {
+		m := member{name: s.value()}
+		if err := json.Unmarshal(m.name, &m.key); err != nil {
 			return nil, fmt.Errorf("key before byte %d: %w", s.at, err)
 		}
 		if !s.skip(':') {
@@ -165,19 +166,13 @@ func (s *scanner) str() {
 }
 
 // encodeObject writes an object with a line for each member.
-func encodeObject(members []member) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
+func encodeObject(members []member) []byte {
+	b := []byte{'{'}
 	for i, m := range members {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		key, err := json.Marshal(m.key)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&b, "\n  %s: %s", key, m.value)
+		b = fmt.Appendf(b, "\n  %s: %s", m.name, m.value)
 	}
-	b.WriteString("\n}\n")
-	return b.Bytes(), nil
+	return append(b, "\n}\n"...)
 }
