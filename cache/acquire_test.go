@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -226,6 +228,32 @@ func TestLoadPanic(t *testing.T) {
 }
 
 func burst(context.Context, []Item[int], [][]byte) error { panic("boom") }
+
+// A panic that nobody waits for any more ends the process instead of being
+// swallowed. The test runs itself, with the panic, as another process.
+func TestUnheardPanicCrashes(t *testing.T) {
+	if os.Getenv("NIBBLE_CRASH") != "" {
+		c := New[int](Options{Budget: 1 << 20})
+		_, _ = c.Prefetch(t.Context(), []Item[int]{item(1, 10)}, burst)
+		select {}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestUnheardPanicCrashes$")
+	cmd.Env = append(os.Environ(), "NIBBLE_CRASH=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "boom") || !strings.Contains(string(out), "burst") {
+		t.Errorf("%v, want a crash with the value and the stack:\n%s", err, out)
+	}
+}
+
+// An output that cannot be mapped is an error, and leaves nothing charged.
+func TestUnmappableOutput(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	if _, err := c.Acquire(t.Context(), item(1, maxSize), fill); err == nil {
+		t.Error("2^62 bytes were mapped")
+	}
+	mustAcquire(t, c, 1, 1000).Release()
+	atRest(t, c)
+}
 
 func TestLoadGoexit(t *testing.T) {
 	c := New[int](Options{Budget: 1 << 20})
