@@ -67,8 +67,8 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 //		// elements [g.lo, g.hi), whose blocks have g.scales()
 //	}
 //
-// It lives on the caller's stack: no function that is called through a pointer
-// sees it.
+// It is a value to be kept on the stack, and no callback, so that decoding a row
+// allocates nothing.
 type groups struct {
 	*blocked
 	reader scaleReader

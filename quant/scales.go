@@ -22,8 +22,8 @@ type nestedScales struct {
 	codeMap   floatPart
 }
 
-// newScales judges the companions that hold n scales. qmap may be absent where
-// absmax says that it is not needed.
+// newScales judges the companions that hold n scales. Whether they are nested
+// is decided by the type of absmax, and everything else must agree with it.
 func newScales(n int64, st *Nested, absmax, nestedAbsmax, nestedMap *Stored) (*scales, error) {
 	if err := absmaxPart.require(absmax); err != nil {
 		return nil, err
