@@ -196,7 +196,8 @@ func (c *Cache[K]) SetBudget(n int64) (over int64) {
 
 // Drop forgets the outputs whose keys match: idle ones now, others when their
 // last lease is released. Decodes that were only a prefetch are cancelled. No
-// reference to an idle key is left behind.
+// reference to an idle key is left behind. match is called under the lock and
+// must not use the cache.
 func (c *Cache[K]) Drop(match func(K) bool) {
 	c.mu.Lock()
 	defer c.unlock()
@@ -233,6 +234,7 @@ func (c *Cache[K]) matching(match func(K) bool) func(func(*entry[K]) bool) {
 
 // Wait returns when no output whose key matches is being decoded, including
 // decodes that everybody has left. It does not keep new ones from starting.
+// match must not use the cache.
 func (c *Cache[K]) Wait(match func(K) bool) {
 	c.mu.Lock()
 	var running []*batch[K]
@@ -248,7 +250,7 @@ func (c *Cache[K]) Wait(match func(K) bool) {
 }
 
 // Leases returns the keys of the open leases that match, one for each lease, in
-// no order.
+// no order. match must not use the cache.
 func (c *Cache[K]) Leases(match func(K) bool) []K {
 	c.mu.Lock()
 	defer c.mu.Unlock()

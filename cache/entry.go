@@ -60,6 +60,7 @@ func (c *Cache[K]) rest(e *entry[K]) {
 // drop forgets the idle entry e and frees its bytes.
 func (c *Cache[K]) drop(e *entry[K]) { c.remove(e, dropped) }
 
+// remove does the same and tells the policy why.
 func (c *Cache[K]) remove(e *entry[K], why reason) {
 	c.rank.remove(e.key, why)
 	e.ranked = false

@@ -337,6 +337,47 @@ func TestPoliciesInTheCache(t *testing.T) {
 	}
 }
 
+// Sweeping by layers with the next one prefetched: nothing is missed any more,
+// and what sweep kept is not given up for it.
+func TestSweepWithPrefetch(t *testing.T) {
+	const layers, perLayer, passes = 20, 3, 10
+	c := New[int](Options{Budget: layers * perLayer / 2 * 64 * kib, Policy: Sweep})
+	layer := func(l int) (items []Item[int]) {
+		for i := range perLayer {
+			items = append(items, item(l%layers*perLayer+i, 64*kib))
+		}
+		return items
+	}
+	var before Stats
+	for pass := range passes {
+		if pass == 3 {
+			before = c.Stats()
+		}
+		for l := range layers {
+			leases, _, err := c.AcquireMany(t.Context(), layer(l), fill)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Prefetch(t.Context(), layer(l+1), fill); err != nil {
+				t.Fatal(err)
+			}
+			c.Wait(everything)
+			for _, l := range leases {
+				l.Release()
+			}
+		}
+	}
+	s := c.Stats()
+	decoded, acquired := s.BytesDecoded-before.BytesDecoded, s.BytesAcquired-before.BytesAcquired
+	if n := s.Misses - before.Misses; n != 0 {
+		t.Errorf("%d outputs were missed although all were prefetched", n)
+	}
+	if rate := 1 - float64(decoded)/float64(acquired); rate < 0.4 {
+		t.Errorf("the rate is %.2f with room for half and a layer ahead, want at least 0.40", rate)
+	}
+	atRest(t, c)
+}
+
 // What a policy costs for each use, in a sweep over twice what fits.
 func BenchmarkRanking(b *testing.B) {
 	for _, p := range policies() {

@@ -36,10 +36,10 @@ type request[K comparable] struct {
 type kind uint8
 
 const (
-	hit    kind = iota
-	joined      // was in flight
-	miss
-	taken // the request's pin has become a lease
+	hit    kind = iota // was ready
+	joined             // was in flight
+	miss               // is decoded for this request
+	taken              // the request's pin has become a lease
 )
 
 // line is the first-in first-out line of waiting requests.
@@ -118,8 +118,10 @@ func (c *Cache[K]) serve() {
 }
 
 // attempt settles r, which is granted or has failed, and reports true; or it
-// changes nothing and reports false: r has to wait. first says that nobody is
-// ahead of r; otherwise it may not take bytes.
+// reports false, and r, which then holds nothing, has to wait. first says that
+// nobody is ahead of r; otherwise it may not take bytes. A first attempt that
+// fails has evicted what was idle: those bytes are r's as soon as there are
+// enough, and a hit in between could put that off forever.
 func (c *Cache[K]) attempt(r *request[K], first bool) bool {
 	if c.closed {
 		r.err = errClosed

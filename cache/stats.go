@@ -6,7 +6,7 @@ type Stats struct {
 	// Hits and Misses add up to the leases handed out. A request that joined a
 	// decode in flight is a hit; Joined counts those, too.
 	Hits, Misses, Joined int64
-	Evictions            int64
+	Evictions            int64 // outputs that went for want of bytes
 	Prefetched           int64 // outputs decoded ahead of a request
 	Waits                int64 // requests that had to wait for bytes
 	Oversize             int64 // outputs and buffers above the budget that were let in
