@@ -85,7 +85,12 @@ func check(t testing.TB, f *File, size int64) {
 			t.Fatalf("tensor %q leaves its storage", ts.Name)
 		}
 	}
+	last := -1
 	for _, q := range f.Quantized {
+		if q.Packed <= last || !slices.IsSorted(q.Companions) {
+			t.Fatalf("quantized %q out of order: %+v", q.Name, q)
+		}
+		last = q.Packed
 		if q.Name != f.Tensors[q.Packed].Name {
 			t.Fatalf("quantized %q is tensor %q", q.Name, f.Tensors[q.Packed].Name)
 		}

@@ -65,6 +65,7 @@ func TestLegacy(t *testing.T) {
 		{"count", legacyFile(one(), keyList("k"), counted(3, float32s(1, 2))), "file PT-005 of 3 elements"},
 		{"unknown class", legacyFile(new(writer).op('}').str("w").storage("FooStorage", "k", 2).op('s', '.'), keyList("k"), two), "file PT-004 torch.FooStorage"},
 		{"two sizes", legacyFile(new(writer).op('(').tensor("k", 2).tensor("k", 1).op('t', '.'), keyList("k"), two), "file PT-005 two sizes"},
+		{"two types", legacyFile(new(writer).op('(').storage("FloatStorage", "k", 2).storage("IntStorage", "k", 2).op('t', '.'), keyList("k"), two), "file PT-005 two sizes"},
 		{"protocol", []byte(strings.Replace(legacyHead, "\xe9\x03", "\xea\x03", 1)), "file PT-001 protocol"},
 		{"persistent id in the keys", legacyFile(one(), new(writer).storage("FloatStorage", "k", 2).op('.'), two), "file PT-002 no storages"},
 	} {
@@ -98,13 +99,18 @@ func TestLegacyTruncated(t *testing.T) {
 	}
 }
 
-// tarOf makes a tar of names and contents, alternating.
+// tarOf makes a tar of names and contents, alternating. A name that ends in @
+// is a symbolic link.
 func tarOf(t *testing.T, parts ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := 0; i < len(parts); i += 2 {
-		h := &tar.Header{Name: parts[i], Mode: 0o644, Size: int64(len(parts[i+1])), Format: tar.FormatUSTAR}
+		name, link := strings.CutSuffix(parts[i], "@")
+		h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(parts[i+1])), Format: tar.FormatUSTAR}
+		if link {
+			h.Typeflag, h.Linkname = tar.TypeSymlink, "/etc/passwd"
+		}
 		if err := w.WriteHeader(h); err != nil {
 			t.Fatal(err)
 		}
@@ -144,6 +150,8 @@ func TestTar(t *testing.T) {
 		{"beyond the storage", tarOf(t, pickle, object, tens, tensors(5, 4, 1, 1), stor, storages("].")), "w PT-005 element 4"},
 		{"beyond the view", tarOf(t, pickle, object, tens, tensors(6, 3, 1, 0), stor, storages("](K\x06K\x05K\x01K\x02ta.")), "w PT-005 element 2"},
 		{"view beyond the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05K\x03K\x02ta.")), "file PT-005 leaves"},
+		{"view before the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05J\xff\xff\xff\xffK\x02ta.")), "file PT-005 leaves"},
+		{"storage twice", tarOf(t, pickle, object, tens, tensors(5, 2, 1, 0), stor, "K\x02."+strings.Repeat(strings.TrimPrefix(storages(""), "K\x01."), 2)+"]."), "file PT-002 twice"},
 		{"view of nothing", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x09K\x03K\x02ta.")), "file PT-002 there is not"},
 		{"no such tensor", tarOf(t, pickle, "}U\x01wU\x018Qs.", tens, tensors(5, 2, 2, 1), stor, storages("].")), `file PT-002 no tensor "8"`},
 		{"no such storage", tarOf(t, pickle, object, tens, tensors(9, 2, 2, 1), stor, storages("].")), "file PT-002 there is not"},
@@ -154,7 +162,8 @@ func TestTar(t *testing.T) {
 		{"rank", tarOf(t, pickle, object, tens, "K\x01.(K\x07K\x05ctorch\nFloatTensor\nt."+i64(1<<30), stor, storages("].")), "file PT-006 dimensions"},
 		{"member missing", tarOf(t, pickle, object, stor, storages("].")), `file PT-001 "tensors"`},
 		{"member twice", tarOf(t, pickle, object, pickle, object), "file PT-001 duplicate"},
-		{"member cut", tarOf(t, pickle, strings.Repeat("x", 5000))[:2000], "file PT-001 tar"},
+		{"member cut", tarOf(t, pickle, strings.Repeat("x", 5000))[:2000], "file PT-001 truncated"},
+		{"member that is a link", tarOf(t, pickle, object, tens+"@", "", stor, storages("].")), `file PT-001 "tensors"`},
 		{"unsafe", tarOf(t, pickle, "cos\nsystem\n.", tens, tensors(5, 2, 2, 1), stor, storages("].")), "file PT-003 os.system"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

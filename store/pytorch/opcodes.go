@@ -158,9 +158,6 @@ func (m *machine) memoPut(i uint64) error {
 		return err
 	}
 	m.meter.charge(costSlot)
-	if len(m.memo.sparse) > 0 {
-		m.meter.charge(costContainer)
-	}
 	m.memo.put(i, v)
 	return nil
 }

@@ -35,7 +35,7 @@ func (w *writer) quantState() *writer {
 // quantized describes the quantized tensors of an archive with pickle w.
 func quantized(t *testing.T, w *writer) string {
 	t.Helper()
-	b := zipFileOf(t, "a/data.pkl", w.String(), "a/data/0", strings.Repeat("\x01", 64), "a/data/1", strings.Repeat("\x00", 1024))
+	b := zipFileOf(t, "a/data.pkl", w.String(), "a/data/0", strings.Repeat("\x01", 64), "a/data/1", strings.Repeat("\x00", 1024), "a/data/2", strings.Repeat("\x00", 256))
 	f, err := readBounded(t, b)
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +77,17 @@ func quantized(t *testing.T, w *writer) string {
 		}
 		s += fmt.Sprintf(" hides %d", len(q.Companions))
 		out = append(out, s)
+	}
+	check(t, f, int64(len(b)))
+	hidden := 0
+	for _, q := range f.Quantized {
+		hidden += len(q.Companions) + 1
+	}
+	if len(f.Quantized) > 0 && hidden != len(f.Tensors) {
+		out = append(out, fmt.Sprintf("and %d tensors", len(f.Tensors)-hidden))
+	}
+	for _, o := range f.Opaque {
+		out = append(out, "opaque "+o.Name)
 	}
 	return strings.Join(out, "\n")
 }
@@ -126,6 +137,52 @@ func TestQuantized(t *testing.T) {
 			"w:int8 scb=w.SCB hides 1",
 		},
 		{
+			"Int8Params not yet quantized",
+			new(writer).op('}').str("w").op("cbitsandbytes.nn.modules\nInt8Params\n)\x81}(").
+				str("data").tensor("1", 4).str("SCB").absmax().op('u', 'b', 's', '.'),
+			"",
+		},
+		{
+			"parameter with itself as an attribute",
+			new(writer).op('}').str("w").op("cbitsandbytes.nn.modules\nParams4bit\n)\x81}(").str("data").codes().op("q\x09").
+				str("alias").op("h\x09").str("other").absmax().str("quant_state").quantState().op('u', 'b', 's', '.'),
+			fmt.Sprintf("w:"+object, "w.quant_state") + "\nand 1 tensors",
+		},
+		{
+			"a state whose absmax has a state",
+			new(writer).op('}', '(').str("w").codes().str("w.quant_state").op("cbitsandbytes.functional\nQuantState\n)\x81}(").
+				str("absmax").op("ctorch._utils\n_rebuild_parameter_with_state\n(").absmax().op('N', 'N', '}').str("quant_state").quantState().op('s', "tR").
+				str("code").code().str("blocksize").op(64).str("quant_type").str("nf4").op('u', 'b', 'u', '.'),
+			"w:4bit nf4 64  absmax=w.quant_state.absmax map=w.quant_state.code hides 2",
+		},
+		{
+			"a state in which something looks quantized",
+			new(writer).op('}', '(').str("w").codes().str("w.quant_state").op('}', '(').str("absmax").absmax().str("quant_map").code().
+				str("blocksize").op(64).str("quant_type").str("fp4").str("dtype").str("torch.float16").str("v").codes().str("v.blocksize").op(64).op('u', 'u', '.'),
+			"w:4bit fp4 64 float16 absmax=w.quant_state.absmax map=w.quant_state.quant_map hides 3",
+		},
+		{
+			"two forms in one dict",
+			new(writer).op('}', '(').str("a").codes().str("a.quant_map").code().str("a.absmax").absmax().str("a.quant_type").str("nf4").str("a.blocksize").op(64).
+				str("b").codes().str("b.quant_state").quantState().op('u', '.'),
+			"a:4bit nf4 64  absmax=a.absmax map=a.quant_map hides 2\n" + fmt.Sprintf("b:"+object, "b.quant_state"),
+		},
+		{
+			"a key that only ends in weight_format",
+			new(writer).op('}', '(').str("xweight").int8s().str("xSCB").absmax().str("xweight_format").str("row").op('u', '.'),
+			"",
+		},
+		{
+			"floats beside a map are no codes",
+			new(writer).op('(').absmax().op('(').absmax().map8().op('t', 't', '.'),
+			"",
+		},
+		{
+			"bytes are no map",
+			new(writer).op('(').codes().op('(').absmax().bytesTensor("ByteStorage", "2", 256).op('t', 't', '.'),
+			"",
+		},
+		{
 			"Int8Params without data",
 			new(writer).op('}').str("w").op("cbitsandbytes.nn.modules\nInt8Params\n)\x81}(").
 				str("data").op('N').str("CB").int8s().str("SCB").absmax().op('u', 'b', 's', '.'),
@@ -154,7 +211,7 @@ func TestQuantized(t *testing.T) {
 		{
 			"state beside weight and bias",
 			new(writer).op('}', '(').str("bias").absmax().str("weight").codes().str("quant_state").quantState().op('u', '.'),
-			fmt.Sprintf("weight:"+object, "quant_state"),
+			fmt.Sprintf("weight:"+object, "quant_state") + "\nand 1 tensors",
 		},
 		{
 			"state of None",

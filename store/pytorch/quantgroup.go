@@ -259,7 +259,6 @@ func (w *walker) addQuantized(i int, q *Quantized) {
 	if q.Err != nil {
 		q.Err.Tensor = name
 	}
-	q.Companions = slices.DeleteFunc(q.Companions, func(c int) bool { return c == i })
 	slices.Sort(q.Companions)
 	w.f.Quantized = append(w.f.Quantized, *q)
 }

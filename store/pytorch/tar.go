@@ -62,6 +62,9 @@ func tarMembers(r io.ReaderAt, size int64) (map[string]extent, error) {
 		if errors.Is(err, io.EOF) {
 			return members, nil
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, rule.New(rule.TorchContainer, "tar truncated: %w", err)
+		}
 		if err != nil {
 			return nil, rule.New(rule.TorchContainer, "tar: %w", err)
 		}
@@ -72,9 +75,6 @@ func tarMembers(r io.ReaderAt, size int64) (map[string]extent, error) {
 		// A sparse member is not stored as it is.
 		if h.Typeflag != tar.TypeReg || h.PAXRecords["GNU.sparse.major"] != "" || h.PAXRecords["GNU.sparse.map"] != "" {
 			continue
-		}
-		if h.Size > size-off {
-			return nil, rule.New(rule.TorchContainer, "tar member %q truncated: %d bytes of %d", h.Name, size-off, h.Size).At(off)
 		}
 		if _, dup := members[h.Name]; dup {
 			return nil, rule.New(rule.TorchContainer, "duplicate tar member %q", h.Name).At(off)

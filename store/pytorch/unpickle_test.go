@@ -89,6 +89,7 @@ func TestUnpickle(t *testing.T) {
 		{"frozenset", "(K\x01\x91.", "[1]"},
 		{"memo from 1", "]p1\n0g1\n.", "[]"},
 		{"memo at random", "]r\x00\x00\x00\xff0j\x00\x00\x00\xff.", "[]"},
+		{"memo with a number put twice", "Nr\x09\x00\x00\x00q\x00q\x01q\x09K\x07\x9400h\x03.", "7"},
 		{"memoize", "K\x01\x940h\x00.", "1"},
 		{"inst", "(icollections\nOrderedDict\n.", "{}"},
 		{"obj", "(c__main__\nFoo\no.", "<__main__.Foo None>"},
@@ -148,6 +149,8 @@ func TestUnpickleMalformed(t *testing.T) {
 		{"no quotes", "Sabc\n.", rule.Pickle, "quotes"},
 		{"broken escape", "S'\\x4'\n.", rule.Pickle, "escape"},
 		{"broken unicode escape", "V\\u12\n.", rule.Pickle, "escape"},
+		{"string beyond the end", "X\xff\xff\xff\x7fabc.", rule.Pickle, "truncated"},
+		{"string beyond any end", "\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc.", rule.Pickle, "truncated"},
 		{"negative long 4", "\x8b\xff\xff\xff\xff.", rule.Pickle, "negative"},
 		{"long global name", "c" + strings.Repeat("a", maxName+1) + "\nb\n.", rule.Pickle, "longer"},
 		{"huge integer", "\x8b\x01\x08\x00\x00" + strings.Repeat("\x01", 2049) + ".", rule.TorchLimit, "2049 bytes"},
@@ -168,6 +171,8 @@ func TestUnpickleMalformed(t *testing.T) {
 		var e *rule.Error
 		if !errors.As(err, &e) || e.Rule != c.rule || !strings.Contains(e.Error(), c.words) {
 			t.Errorf("%s: error %v, want %s with %q", c.name, err, c.rule, c.words)
+		} else if e.Offset < 0 || e.Offset > int64(len(c.pickle)) {
+			t.Errorf("%s: error at %d of %d bytes", c.name, e.Offset, len(c.pickle))
 		}
 	}
 }

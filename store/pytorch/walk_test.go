@@ -1,12 +1,16 @@
 package pytorch
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"nibble/internal/rule"
 )
 
 // names lists the tensors of an archive whose pickle w is.
@@ -63,6 +67,16 @@ func TestNames(t *testing.T) {
 			"a.b a.b#2 a.b#2#2 c.1 c.1#2", "",
 		},
 		{
+			"a collision with a name that has a number",
+			new(writer).op('}', '(').str("a.b#2").tensor("0", 1).str("a.b").tensor("0", 1).str("a").op('}').str("b").tensor("0", 1).op('s', 'u', '.'),
+			"a.b#2 a.b a.b#3", "",
+		},
+		{
+			"a cycle met from two sides",
+			new(writer).op('(', '}', "q\x00", '(').str("b").op(']', "q\x01", "h\x00", 'a').str("t").tensor("0", 1).op('u', "h\x01", 't', '.'),
+			"0.t 1.0.t", "",
+		},
+		{
 			"a key set twice counts once",
 			new(writer).op('}', '(').str("a").tensor("0", 1).str("b").tensor("0", 1).str("a").op('N').op(1).tensor("0", 1).op(1, 'N', 'u', '.'),
 			"b", "",
@@ -100,6 +114,16 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStorageOfAnotherModule protects against a class that only has the name of
+// one of torch's storages.
+func TestStorageOfAnotherModule(t *testing.T) {
+	w := new(writer)
+	w.op('}').str("w").op("ctorch._utils\n_rebuild_tensor\n(").storage("m\nFloatStorage", "0", 1)
+	w.op(0, 1, byte(0x85), 1, byte(0x85), "tR", 's', '.')
+	f, err := readBytes(zipFileOf(t, "a/data.pkl", w.String(), "a/data/0", float32s(1)))
+	testHostile(t, f, err, "w PT-004 m.FloatStorage")
 }
 
 func TestRootClass(t *testing.T) {
@@ -191,7 +215,7 @@ func TestBombs(t *testing.T) {
 		{"empty dicts", new(writer).op('(', strings.Repeat("}", 1<<20), 'l', '.'), limit},
 		{"sparse memo", sparseMemo(), "ok"},
 		{"bad storages with a long key", badStorages(), limit},
-		{"a class called through itself", new(writer).op("ccopyreg\n__newobj__\nq\x00(", strings.Repeat("h\x00", 1<<18), "tR."), "file PT-002 __newobj__"},
+		{"a class called through itself", new(writer).op("ccopyreg\n__newobj__\nq\x00(", strings.Repeat("h\x00", 1<<18), "tR."), "file PT-002 __newobj__ of copyreg"},
 		{"two states for every tensor", twoStates(1 << 14), "ok"},
 		{"a name too long", new(writer).op('}').str(strings.Repeat("k", 60000)).op('}').str(strings.Repeat("k", 60000)).tensor("0", 1).op("ss."), "file PT-006 name of more"},
 		{"opaque objects", new(writer).op("c__main__\nFoo\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
@@ -205,6 +229,32 @@ func TestBombs(t *testing.T) {
 				t.Error("neither a file nor an error")
 			}
 		})
+	}
+}
+
+// TestMemoryLimit reads a file under every limit: it must be read in full or
+// not at all.
+func TestMemoryLimit(t *testing.T) {
+	w := new(writer)
+	w.op('}', '(')
+	for i := range 1000 {
+		w.op(i, 'N')
+	}
+	file := zipFileOf(t, "a/data.pkl", w.str("w").tensor("0", 1).op('u', '.').String(), "a/data/0", float32s(1))
+	refused, read := 0, 0
+	for limit := int64(1); limit < 300_000; limit += 1000 {
+		f, err := Read(bytes.NewReader(file), int64(len(file)), Limits{Memory: limit})
+		switch {
+		case err == nil && len(f.Tensors) == 1:
+			read++
+		case errors.Is(err, rule.ErrLimit):
+			refused++
+		default:
+			t.Fatalf("limit %d: %+v, error %v", limit, f, err)
+		}
+	}
+	if refused == 0 || read == 0 {
+		t.Errorf("%d times refused, %d times read", refused, read)
 	}
 }
 
