@@ -33,7 +33,7 @@ type Loop struct {
 
 // Options say how much is measured. The zero value is sane.
 type Options struct {
-	Sample time.Duration // least length of a sample; 0 means 5 ms
+	Sample time.Duration // length of a sample, or of doing the thing once if that is longer; 0 means 2 ms
 	Accept int           // samples wanted of each loop; 0 means 11
 	Tries  int           // samples taken of each loop at most; 0 means 4 times Accept
 }
@@ -63,26 +63,30 @@ type Group struct {
 	samples [][]sample
 }
 
-// clock tells wall time and the CPU time of the process. judged is false where
-// the system does not tell the latter precisely enough: every sample is
-// accepted then.
 type clock interface {
+	// now tells wall time and the CPU time of the process. judged is false
+	// where the system does not tell the latter precisely enough: every sample
+	// is accepted then.
 	now() (wall, cpu time.Duration, judged bool)
+	// rest gives the processors to those who wait for them.
+	rest()
 }
 
 // NewGroup makes a group of loops.
 func NewGroup(loops []Loop, o Options) *Group { return newGroup(loops, o, newSystemClock()) }
 
 func newGroup(loops []Loop, o Options, c clock) *Group {
-	o.Sample = cmp.Or(o.Sample, 5*time.Millisecond)
+	// Short, because a scheduler lets nobody have a contended processor for
+	// much longer; long enough for what starts and ends a sample not to count.
+	o.Sample = cmp.Or(o.Sample, 2*time.Millisecond)
 	o.Accept = cmp.Or(o.Accept, 11)
 	o.Tries = cmp.Or(o.Tries, 4*o.Accept)
 	return &Group{loops, o, c, make([]int, len(loops)), make([][]sample, len(loops))}
 }
 
-// Run takes samples of the loops in turns, until there are enough of all, or
-// for as long as given, or until ctx is done, which is an error. It may be
-// called again to go on.
+// Run takes samples of the loops in turns, one at least, until there are enough
+// of all, or for as long as given, or until ctx is done, which is an error. It
+// may be called again to go on.
 func (g *Group) Run(ctx context.Context, long time.Duration) error {
 	begin, _, _ := g.clock.now()
 	for !g.Done() {
@@ -90,11 +94,11 @@ func (g *Group) Run(ctx context.Context, long time.Duration) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if now, _, _ := g.clock.now(); now-begin >= long {
-				return nil
-			}
 			if err := g.take(i); err != nil {
 				return err
+			}
+			if now, _, _ := g.clock.now(); now-begin >= long {
+				return nil
 			}
 		}
 	}
@@ -128,19 +132,27 @@ func (g *Group) take(i int) error {
 		s.share = cpu.Seconds() / (wall.Seconds() * float64(g.loops[i].Threads))
 	}
 	g.samples[i] = append(g.samples[i], s)
+	if s.share < g.least(i) {
+		// Who has used less than its share of a contended processor is the
+		// less disturbed afterwards.
+		g.clock.rest()
+	}
 	return nil
 }
 
-// calibrate finds how often a sample must do the thing. The first time, it
-// comes to memory and code that are cold.
+// calibrate finds how often a sample must do the thing. The first time, memory
+// and code are cold; the quicker one of two is the less contended.
 func (g *Group) calibrate(i int) error {
-	if _, _, _, err := g.time(i, 1); err != nil {
-		return err
-	}
 	for n := 1; ; {
-		wall, _, _, err := g.time(i, n)
-		if err != nil {
-			return err
+		var wall time.Duration
+		for try := range 2 {
+			w, _, _, err := g.time(i, n)
+			if err != nil {
+				return err
+			}
+			if try == 0 || w < wall {
+				wall = w
+			}
 		}
 		if wall >= g.opts.Sample/4 {
 			g.reps[i] = max(1, int(float64(n)*float64(g.opts.Sample)/float64(wall)+0.999))

@@ -13,9 +13,12 @@ import (
 type fakeClock struct {
 	wall, cpu time.Duration
 	blind     bool // does not tell CPU time
+	rests     int
 }
 
 func (c *fakeClock) now() (wall, cpu time.Duration, judged bool) { return c.wall, c.cpu, !c.blind }
+
+func (c *fakeClock) rest() { c.rests++ }
 
 // script is a loop that takes wall times and CPU shares as written, one pair a
 // sample and then the last one for ever.
@@ -59,7 +62,7 @@ func TestContendedSamplesAreRejected(t *testing.T) {
 			clock := &fakeClock{blind: c.blind}
 			s := &script{clock: clock, walls: []time.Duration{5 * ms}, shares: c.shares}
 			c.loop.Run = s.run
-			g := newGroup([]Loop{c.loop}, Options{Accept: 4, Tries: 4}, clock)
+			g := newGroup([]Loop{c.loop}, Options{Sample: 5 * ms, Accept: 4, Tries: 4}, clock)
 			if err := g.Run(context.Background(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +88,7 @@ func TestMedianOfTheAccepted(t *testing.T) {
 	} {
 		clock := &fakeClock{}
 		s := &script{clock: clock, walls: c.walls, shares: c.shares}
-		g := newGroup([]Loop{{Threads: 1, Run: s.run}}, Options{Accept: 5, Tries: 5}, clock)
+		g := newGroup([]Loop{{Threads: 1, Run: s.run}}, Options{Sample: 5 * ms, Accept: 5, Tries: 5}, clock)
 		if err := g.Run(context.Background(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +114,7 @@ func TestLoopsTakeTurns(t *testing.T) {
 		}}
 	}
 	loops := []Loop{loop(0, 5*ms, 1), loop(1, 2500*time.Microsecond, 0.5)}
-	g := newGroup(loops, Options{Accept: 2, Tries: 4}, clock)
+	g := newGroup(loops, Options{Sample: 5 * ms, Accept: 2, Tries: 4}, clock)
 	if err := g.Run(context.Background(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +124,9 @@ func TestLoopsTakeTurns(t *testing.T) {
 	}
 	if reps[0] != 1 || reps[1] != 2 {
 		t.Errorf("repetitions %v; want 1 and 2", reps)
+	}
+	if clock.rests != 4 {
+		t.Errorf("rested %d times; want once after each rejected sample", clock.rests)
 	}
 	if r := g.Result(1); r.Accepted != 0 || r.Rejected != 4 {
 		t.Errorf("result %+v; want 4 rejected", r)
@@ -135,7 +141,7 @@ func TestShortLoopsAreRepeated(t *testing.T) {
 		clock.wall += time.Duration(n) * 100
 		clock.cpu += time.Duration(n) * 100
 		return nil
-	}}}, Options{Accept: 1}, clock)
+	}}}, Options{Sample: 5 * ms, Accept: 1}, clock)
 	if err := g.Run(context.Background(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +177,6 @@ func TestRunEnds(t *testing.T) {
 
 func TestNothingMeasured(t *testing.T) {
 	g := NewGroup([]Loop{{Threads: 1}}, Options{})
-	if err := g.Run(context.Background(), 0); err != nil {
-		t.Fatal(err)
-	}
 	if r := g.Result(0); r != (Result{}) {
 		t.Errorf("result without samples: %+v", r)
 	}

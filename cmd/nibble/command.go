@@ -107,7 +107,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddCommand(
 		layersCommand(a), inspectCommand(a), sumCommand(a), catCommand(a), verifyCommand(a),
-		convertCommand(a), configCommand(a), versionCommand(a),
+		convertCommand(a), configCommand(a), benchCommand(a), versionCommand(a),
 	)
 	return root
 }
