@@ -10,6 +10,11 @@ func constructorOf(g *global) constructor {
 	switch g.module {
 	case "torch._utils", "torch._tensor", "torch.tensor":
 		return rebuilderOf(g.name)
+	case "torch.nn.parameter", "torch.nn":
+		switch g.name {
+		case "Parameter", "Buffer":
+			return newParameter
+		}
 	case "torch.jit._pickle":
 		switch g.name {
 		case "build_intlist", "build_boollist", "build_doublelist", "build_tensorlist", "restore_type_tag":

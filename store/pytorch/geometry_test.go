@@ -95,3 +95,18 @@ func TestUntyped(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// TestQTensor protects against the integers of torch's own quantization, over
+// whatever storage, being taken for values.
+func TestQTensor(t *testing.T) {
+	for _, class := range []string{"QInt8Storage", "ByteStorage"} {
+		w := new(writer)
+		w.op("ctorch._utils\n_rebuild_qtensor\n(").storage(class, "0", 4)
+		w.op(0, 4, byte(0x85), 1, byte(0x85), 'N', byte(0x89), '}', "tR", '.')
+		f, err := readBytes(zipFileOf(t, "a/data.pkl", w.String(), "a/data/0", "abcd"))
+		testHostile(t, f, err, "tensor PT-004 qtensor")
+		if ts := f.Tensors[0]; ts.DType != tensor.Stored || ts.Kind != "qtensor" {
+			t.Errorf("%+v", ts)
+		}
+	}
+}

@@ -45,6 +45,9 @@ func TestLegacy(t *testing.T) {
 		return w.op(offset, size, byte(0x85), 1, byte(0x85), "tR", 's', '.')
 	}
 	one := func() *writer { return new(writer).op('}').str("w").tensor("k", 2).op('s', '.') }
+	misaligned := new(writer) // four bytes into the storage, elements of eight
+	misaligned.op('}').str("w").op("ctorch._utils\n_rebuild_tensor_v3\n(").viewStorage(1, 4)
+	misaligned.op(0, 1, byte(0x85), 1, byte(0x85), 'N', 'N', "ctorch\nint64\n", "tR", 's', '.')
 	two := counted(2, float32s(1, 2))
 	for _, c := range []struct {
 		name string
@@ -54,6 +57,8 @@ func TestLegacy(t *testing.T) {
 		{"storage view", legacyFile(view(2, 3, 1, 2), keyList("root"), six), "w=f32[3 4]"},
 		{"storage view left", legacyFile(view(2, 3, 1, 3), keyList("root"), six), "w PT-005 element 3"},
 		{"storage view too long", legacyFile(view(2, 5, 0, 1), keyList("root"), six), "file PT-005 leaves storage"},
+		{"storage view of negative length", legacyFile(view(2, -1, 0, 0), keyList("root"), six), "file PT-005 leaves storage"},
+		{"storage view between elements", legacyFile(misaligned, keyList("root"), six), "w PT-005 storage view at element 1"},
 		{"negative storage view", legacyFile(view(-1, 2, 0, 1), keyList("root"), six), "file PT-005 leaves storage"},
 		{"trailing bytes", append(legacyFile(one(), keyList("k"), two), "xyz"...), "w=f32[1 2]"},
 		{"key of another file", legacyFile(one(), keyList("x"), two), "file PT-005 that no tensor has"},

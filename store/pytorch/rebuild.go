@@ -279,6 +279,14 @@ func rebuildParameter(m *machine, args []value) (value, error) {
 	return firstTensor(m, args)
 }
 
+// newParameter is Parameter(data, requires_grad), as torch before 1.0 wrote it.
+func newParameter(m *machine, args []value) (value, error) {
+	if len(args) == 0 {
+		return inert{}, nil
+	}
+	return firstTensor(m, args)
+}
+
 func firstTensor(m *machine, args []value) (value, error) {
 	if len(args) == 0 {
 		return nil, m.fail("a parameter without data")

@@ -43,8 +43,10 @@ type Tensor struct {
 	// Contiguous reports that the elements lie one after the other in row-major
 	// order, so that the bytes at Start are the tensor.
 	Contiguous bool
-	// Kind names what is not an ordinary tensor: "qtensor", "sparse", "meta",
-	// "wrapper subclass", "conj", "neg"; "" for ordinary ones.
+	// Kind names what is not an ordinary tensor: "qtensor" (quantized by torch),
+	// "sparse", "meta", "wrapper subclass", "nested", "device" (of an
+	// accelerator), "conj" and "neg" (bits that the bytes do not show); "" for
+	// ordinary ones. Err is set for each of them.
 	Kind string
 	// Err, when not nil, is why the tensor is listed but cannot be read. Its
 	// Path is empty, its Tensor is Name.

@@ -102,6 +102,11 @@ func TestNames(t *testing.T) {
 			"w", "o:__main__.Foo",
 		},
 		{
+			"parameter of torch before 1.0",
+			new(writer).op('}').str("w").op("ctorch.nn.parameter\nParameter\n(").tensor("0", 1).op(byte(0x89), "tR", 's', '.'),
+			"w", "",
+		},
+		{
 			"numpy is skipped", new(writer).op('}', '(').str("n").op("cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(", "U\x02f8", "tR", "U\x01xtR").
 				str("w").tensor("0", 1).op('u', '.'),
 			"w", "",
@@ -203,6 +208,7 @@ func TestBombs(t *testing.T) {
 		{"a list of tensors replayed", replay(300, 60000), limit},
 		{"long names over many tensors", longNames(), limit},
 		{"a dict copied", new(writer).op("(}(", strings.Repeat("K\x01N", 2000), "uq\x00", strings.Repeat("0cbuiltins\ndict\n(h\x00tR", 6000), "l."), limit},
+		{"pairs made a dict again", new(writer).op("((", strings.Repeat("K\x01N\x86", 2000), "lq\x00", strings.Repeat("0ccollections\nOrderedDict\n(h\x00tR", 6000), "l."), limit},
 		{"a list copied", new(writer).op("(](", strings.Repeat("N", 5000), "eq\x00", strings.Repeat("0cbuiltins\nset\n(h\x00tR", 9000), "l."), limit},
 		{"bytes encoded again", new(writer).op("(").str(strings.Repeat("x", 60000)).op("q\x00", strings.Repeat("c_codecs\nencode\n(h\x00tR", 9000), "l."), limit},
 		{"a shape used again", new(writer).op("((", strings.Repeat("K\x01", 64), "tq\x00", strings.Repeat("ctorch._utils\n_rebuild_tensor\n(NK\x00h\x00h\x00tR", 9000), "l."), "ok"},
