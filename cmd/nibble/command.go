@@ -109,6 +109,7 @@ func newRoot(a *app) *cobra.Command {
 		layersCommand(a), inspectCommand(a), sumCommand(a), catCommand(a), verifyCommand(a),
 		convertCommand(a), configCommand(a), benchCommand(a), versionCommand(a),
 	)
+	speak(root)
 	return root
 }
 

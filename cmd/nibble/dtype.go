@@ -17,7 +17,7 @@ type dtypeFlag struct{ tensor.DType }
 var dtypeNames = []string{"stored", "f32", "f16", "bf16"}
 
 func addDTypeFlag(cmd *cobra.Command, d *dtypeFlag) {
-	cmd.Flags().Var(d, "dtype", "decode float and quantized tensors to this `type`: f32, f16, bf16, or stored for what each restores to")
+	cmd.Flags().Var(d, "dtype", "decode float and quantized tensors to f32, f16, bf16, or stored for what each restores to")
 	complete(cmd, "dtype", dtypeNames)
 }
 

@@ -43,7 +43,7 @@ func layersCommand(a *app) *cobra.Command {
 	}
 	addOpenFlags(cmd.Flags(), cacheSettings)
 	addDTypeFlag(cmd, &dtype)
-	cmd.Flags().IntVar(&passes, "passes", 1, "iterate this many `times`")
+	cmd.Flags().IntVar(&passes, "passes", 1, "iterate so many times")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -20,8 +20,8 @@ var (
 // addOpenFlags adds the flags of a verb that opens a checkpoint.
 func addOpenFlags(fs *pflag.FlagSet, names []string) {
 	settings.AddFlags(fs, names...)
-	fs.StringArray("include", nil, "only tensors whose name matches this `glob` (may be given again)")
-	fs.StringArray("exclude", nil, "no tensors whose name matches this `glob` (may be given again)")
+	fs.StringArray("include", nil, "only tensors whose name matches this `glob`; may be given again")
+	fs.StringArray("exclude", nil, "no tensors whose name matches this `glob`; may be given again")
 }
 
 // filtered reports whether globs leave out some tensors.

@@ -8,15 +8,17 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"nibble/quant"
 	"nibble/store"
 )
 
 // field is one field of store.Config as users write it.
 type field struct {
-	name  string // in YAML; NIBBLE_NAME in the environment
-	flag  string // "" for none
-	usage string // of the flag
-	yesNo bool   // --flag alone means true
+	name  string   // in YAML; NIBBLE_NAME in the environment
+	flag  string   // "" for none
+	usage string   // of the flag
+	kind  string   // what the flag takes, as help calls it; "" when the flag alone means true
+	words []string // what the flag takes, where that is a list
 	set   func(*store.Config, string) error
 	get   func(store.Config) any // of an effective Config
 }
@@ -24,8 +26,8 @@ type field struct {
 // fields lists the settings in the order in which they are shown.
 var fields = []field{
 	{
-		name: "cache_budget", flag: "budget",
-		usage: "most decoded `bytes` to hold at once: 4GiB, 25% of memory, 0 to keep nothing, auto for 25%",
+		name: "cache_budget", flag: "budget", kind: "size",
+		usage: "hold at most so many decoded bytes: 4GiB, 25% of memory, 0 to keep nothing, or auto for 25% (default auto)",
 		set: func(c *store.Config, s string) error {
 			n, err := ParseSize(s, Memory)
 			if n == 0 && err == nil {
@@ -36,16 +38,16 @@ var fields = []field{
 		},
 		get: func(c store.Config) any { return c.CacheBudget },
 	},
-	number("workers", "how many `goroutines` decode at once (0: one a processor)", func(c *store.Config) *int { return &c.Workers }),
-	word("policy", "what leaves the cache first: `lru`, sweep, 2q or auto", func(c *store.Config) *string { return &c.Policy }),
-	number("prefetch", "how many `layers` to decode ahead", func(c *store.Config) *int { return &c.Prefetch }),
-	word("full", "when the budget is taken: `wait` or fail", func(c *store.Config) *string { return &c.Full }),
+	number("workers", "decode on so many goroutines at once (default one a processor)", func(c *store.Config) *int { return &c.Workers }),
+	word("policy", "what leaves the cache first", func(c *store.Config) *string { return &c.Policy }, "lru", "sweep", "2q", "auto"),
+	number("prefetch", "decode so many layers ahead (default 0)", func(c *store.Config) *int { return &c.Prefetch }),
+	word("full", "what to do when the budget is taken", func(c *store.Config) *string { return &c.Full }, "wait", "fail"),
 	yesNo("strict", "refuse a tensor that is larger than the budget", func(c *store.Config) *bool { return &c.Strict }),
-	word("source_pages", "page cache behind what was decoded: `keep` or drop", func(c *store.Config) *string { return &c.SourcePages }),
-	word("backend", "how to read files: `auto`, mmap or pread", func(c *store.Config) *string { return &c.Backend }),
+	word("source_pages", "page cache behind what was decoded", func(c *store.Config) *string { return &c.SourcePages }, "keep", "drop"),
+	word("backend", "how to read files", func(c *store.Config) *string { return &c.Backend }, "auto", "mmap", "pread"),
 	yesNo("copy_plain", "copy plain tensors instead of lending views of the file", func(c *store.Config) *bool { return &c.CopyPlain }),
-	word("kernels", "decoding `kernels`: auto, or one of those that nibble version lists", func(c *store.Config) *string { return &c.Kernels }),
-	number("descriptors", "most `files` to keep open (0: a quarter of the limit)", func(c *store.Config) *int { return &c.Descriptors }),
+	word("kernels", "decoding kernels", func(c *store.Config) *string { return &c.Kernels }, append([]string{"auto"}, quant.Kernels()...)...),
+	number("descriptors", "keep at most so many files open (default a quarter of what the system allows)", func(c *store.Config) *int { return &c.Descriptors }),
 	limit(number("limits.depth", "", func(c *store.Config) *int { return &c.Limits.Depth })),
 	limit(size("limits.memory", func(c *store.Config) *int64 { return &c.Limits.Memory })),
 	limit(number("limits.records", "", func(c *store.Config) *int64 { return &c.Limits.Records })),
@@ -62,7 +64,7 @@ func flagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 func number[N int | int64](name, usage string, at func(*store.Config) *N) field {
 	return field{
-		name: name, flag: flagName(name), usage: usage,
+		name: name, flag: flagName(name), usage: usage, kind: "n",
 		set: func(c *store.Config, s string) error {
 			n, err := strconv.ParseInt(s, 10, 64)
 			if err != nil || int64(N(n)) != n {
@@ -86,17 +88,24 @@ func size(name string, at func(*store.Config) *int64) field {
 	}
 }
 
-func word(name, usage string, at func(*store.Config) *string) field {
+// word is a field that takes one of words, the first by default.
+func word(name, usage string, at func(*store.Config) *string, words ...string) field {
+	last := len(words) - 1
+	choice := words[last]
+	if last > 0 {
+		choice = strings.Join(words[:last], ", ") + " or " + choice
+	}
 	return field{
-		name: name, flag: flagName(name), usage: usage,
-		set: func(c *store.Config, s string) error { *at(c) = s; return nil },
-		get: func(c store.Config) any { return *at(&c) },
+		name: name, flag: flagName(name), kind: "word", words: words,
+		usage: fmt.Sprintf("%s: %s (default %s)", usage, choice, words[0]),
+		set:   func(c *store.Config, s string) error { *at(c) = s; return nil },
+		get:   func(c store.Config) any { return *at(&c) },
 	}
 }
 
 func yesNo(name, usage string, at func(*store.Config) *bool) field {
 	return field{
-		name: name, flag: flagName(name), usage: usage, yesNo: true,
+		name: name, flag: flagName(name), usage: usage,
 		set: func(c *store.Config, s string) error {
 			b, err := strconv.ParseBool(s)
 			if err != nil {
@@ -112,18 +121,37 @@ func yesNo(name, usage string, at func(*store.Config) *bool) field {
 // AddFlags adds --config and the flags of the named settings, all of them when
 // none is named, to fs.
 func AddFlags(fs *pflag.FlagSet, names ...string) {
-	fs.String(fileFlag, "", "read settings from this YAML `file` (default: nibble.yaml here, else in the user's configuration folder)")
+	fs.String(fileFlag, "", "read settings from this YAML `file` (default nibble.yaml here, or in the user's configuration folder)")
 	for _, f := range fields {
 		if f.flag == "" || len(names) > 0 && !slices.Contains(names, f.name) {
 			continue
 		}
-		if f.yesNo {
+		if f.kind == "" {
 			fs.Bool(f.flag, false, f.usage)
 		} else {
-			fs.String(f.flag, "", f.usage)
+			fs.Var(&text{kind: f.kind}, f.flag, f.usage)
 		}
 	}
 }
+
+// Words lists, by flag, what those flags take that take one of a few words.
+func Words() map[string][]string {
+	words := map[string][]string{}
+	for _, f := range fields {
+		if f.words != nil {
+			words[f.flag] = f.words
+		}
+	}
+	return words
+}
+
+// text is the value of a flag as it was written: Load reads it, so that the
+// same rules hold for every source.
+type text struct{ value, kind string }
+
+func (t *text) String() string     { return t.value }
+func (t *text) Set(s string) error { t.value = s; return nil }
+func (t *text) Type() string       { return t.kind }
 
 // find returns the field called name by a file, the environment or a flag. So
 // the short name of the budget, that of its flag, will do everywhere.
