@@ -44,6 +44,9 @@ func lay(t *testing.T, st *store.Store, out string, size int64) {
 func forEachExchange(t *testing.T, f func(t *testing.T, st *store.Store, prepare func() string, o convert.Options)) {
 	st := open(t, single, store.Config{})
 	for name, layout := range layouts {
+		if testing.Short() && name == "more" {
+			continue
+		}
 		for what, size := range map[string]int64{"one": 1 << 30, "shards": sameShards} {
 			t.Run(name+" to "+what, func(t *testing.T) {
 				prepare := func() string {

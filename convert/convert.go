@@ -66,9 +66,9 @@ type Report struct {
 	// FloatDType is the float dtype of most elements, tensor.Stored when no
 	// element is F64, F32, F16 or BF16.
 	FloatDType tensor.DType
-	// Aliases are the names of tied weights and the tensors that hold them:
-	// those of the source, and tensors of torch files that view the same
-	// elements as an earlier one. They are in the metadata of every file.
+	// Aliases are the names that the metadata of the source gives to tied
+	// weights, and the tensors that hold them. They are in the metadata of
+	// every file.
 	Aliases map[string]string
 	// Notes are remarks for people.
 	Notes []string
@@ -111,7 +111,8 @@ func (e *RefusedError) Unwrap() []error { return e.Tensors }
 // model.safetensors.index.json. Parents of out are made.
 //
 // The metadata of the source is kept; {"format":"pt"} is added where it does
-// not name a format. From a source that is a folder or an index to a target
+// not name a format. Tensors of a torch file that share their elements are
+// written under each of their names. From a source that is a folder or an index to a target
 // that is a folder, the files of the tokenizer and of generation are copied,
 // and config.json without quantization_config and with the dtype of the
 // result.

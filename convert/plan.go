@@ -31,8 +31,8 @@ type item struct {
 	bytes int64
 }
 
-// newPlan decides on every tensor before anything is written. It reads no more
-// of them than what tells quantized from plain, and tied from equal.
+// newPlan decides on every tensor before anything is written. Of quantized ones
+// it reads what says how.
 func newPlan(ctx context.Context, st *store.Store, o Options) (*plan, error) {
 	switch o.DType {
 	case tensor.Stored, tensor.F32, tensor.F16, tensor.BF16:
@@ -49,9 +49,7 @@ func newPlan(ctx context.Context, st *store.Store, o Options) (*plan, error) {
 	if err := p.inspect(ctx, st); err != nil {
 		return nil, err
 	}
-	if err := p.tie(ctx, st); err != nil {
-		return nil, err
-	}
+	p.describe(st)
 	if err := p.divide(); err != nil {
 		return nil, err
 	}

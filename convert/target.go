@@ -23,9 +23,9 @@ var ours = regexp.MustCompile(`^model(-\d{5,}-of-\d{5,})?\.safetensors$|^model\.
 
 // target is where the output goes.
 type target struct {
-	out     string
-	file    bool // out is the file, not a folder of files
-	exists  bool // out is there
+	out     string // its path
+	file    bool   // out is the file, not a folder of files
+	exists  bool   // out is there
 	force   bool
 	sources []fs.FileInfo // the files that must not be replaced
 	notes   []string
@@ -37,17 +37,18 @@ func newTarget(out string, st *store.Store, force bool) (*target, error) {
 	if out == "" {
 		return nil, t.errorf("no name given")
 	}
+	t.out = filepath.Clean(out) // what ends in a slash is a folder, or a file in the way
 	var err error
 	if t.sources, err = sources(st); err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(out); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(t.out); errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	} else if err != nil {
 		return nil, err
 	}
 	t.exists = true
-	info, err := os.Stat(out)
+	info, err := os.Stat(t.out)
 	switch {
 	case err != nil:
 		return nil, t.errorf("a link to nothing")
