@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"nibble/cmd/nibble/internal/settings"
 	"nibble/convert"
 	"nibble/store"
 )
@@ -34,8 +35,8 @@ func convertCommand(a *app) *cobra.Command {
 			"processor_config.json, and config.json without quantization_config. torch_dtype (or\n" +
 			"dtype, as newer ones call it) becomes the float dtype of most elements; with\n" +
 			"--dtype stored, the one that config.json names stays.\n\n" +
-			"Metadata is kept. Tensors of a torch file that are the same elements in memory are\n" +
-			"written once, under the first name; the metadata maps the others to it.",
+			"Metadata is kept. Tensors of a torch file that share their elements are written under\n" +
+			"each of their names.",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.out == "" {
@@ -69,13 +70,12 @@ func (f *sizeFlag) Type() string { return "size" }
 
 // Set implements pflag.Value.
 func (f *sizeFlag) Set(s string) error {
-	noMemory := func() (uint64, error) { return 0, errors.New("a share of memory is no size of a file") }
-	n, err := settings.ParseSize(s, noMemory)
-	if err == nil && n < 1 {
-		err = errors.New("want at least 1 byte")
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n < 1 || n > math.MaxInt64 {
+		return errors.New("want a number of bytes such as 5GiB")
 	}
 	*f = sizeFlag(n)
-	return err
+	return nil
 }
 
 // converter writes plain safetensors.
