@@ -25,8 +25,7 @@ type catalog struct {
 }
 
 func newCatalog(index *safetensors.Index) catalog {
-	c := catalog{metadata: map[string]string{}}
-	c.expect(0)
+	c := catalog{metadata: map[string]string{}, byName: map[string]int32{}}
 	if index != nil {
 		c.expect(len(index.WeightMap))
 		c.places = make(map[string]string, len(index.WeightMap))
@@ -37,12 +36,13 @@ func newCatalog(index *safetensors.Index) catalog {
 	return c
 }
 
-// expect makes room for n more stored tensors.
+// expect makes room for n more stored tensors. A map cannot grow ahead: it has
+// room for the first that are expected, which are all if there is an index.
 func (c *catalog) expect(n int) {
-	c.entries = slices.Grow(c.entries, n)
-	if len(c.byName) == 0 {
+	if len(c.entries) == 0 && n > cap(c.entries) {
 		c.byName = make(map[string]int32, n)
 	}
+	c.entries = slices.Grow(c.entries, n)
 }
 
 // add appends a stored tensor and returns its number, or -1 if the index says

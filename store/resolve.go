@@ -8,9 +8,6 @@ import (
 	"nibble/tensor"
 )
 
-// maxState bounds a quant_state tensor: real ones have some 200 bytes.
-const maxState = 1 << 20
-
 // bind finds the decoder of t and the stored parts that feed it.
 func (t *Tensor) bind() *resolution {
 	r := &resolution{scheme: SchemePlain, shape: t.e.shape}
@@ -82,7 +79,7 @@ func (t *Tensor) bindFourBit(r *resolution, set [numRoles]*entry) {
 	name := set[roleState].name
 	kind := name[strings.LastIndex(name, stateMark)+len(stateMark):]
 	r.scheme = fourBitScheme(kind)
-	data, err := set[roleState].read(maxState)
+	data, err := set[roleState].read(quant.MaxState)
 	if err != nil {
 		r.err = err
 		return
@@ -147,7 +144,7 @@ func (t *Tensor) bindInt8(r *resolution, set [numRoles]*entry) {
 
 // checkWeightFormat reads the one byte that names the layout.
 func checkWeightFormat(f *entry) error {
-	data, err := f.read(maxState)
+	data, err := f.read(quant.MaxState)
 	if err != nil {
 		return err
 	}

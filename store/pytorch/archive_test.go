@@ -114,6 +114,8 @@ func TestZipRefused(t *testing.T) {
 		{"directory beyond the end", patch(good, end, 16, 1<<31, 4), "file PT-001 end record"},
 		{"directory size", patch(good, end, 12, 1<<31, 4), "file PT-001 end record"},
 		{"zip64 sizes without an extra", patch(good, central, 24, absent32, 4), "w PT-001 zip64"},
+		{"name longer than the directory", patch(good, central, 28, 60000, 2), "file PT-001 directory truncated"},
+		{"entry without its signature", patch(good, central, 0, 0, 1), "file PT-001 signature"},
 		{"encrypted", patch(good, central, 8, 1, 2), "w PT-001 encrypted"},
 		{"method", patch(good, central, 10, 12, 2), "w PT-001 method 12"},
 		{"local method", patch(good, local, 8, 8, 2), "w PT-001 contradicts"},
@@ -133,6 +135,16 @@ func TestZipRefused(t *testing.T) {
 			f, err := readBounded(t, c.file)
 			testHostile(t, f, err, c.want)
 		})
+	}
+}
+
+func TestRecords(t *testing.T) {
+	file := zipFileOf(t, "a/data.pkl", onePickle(3), "a/data/0", float32s(1, 2, 3))
+	for limit, refused := range map[int64]bool{1: true, 2: false} {
+		_, err := Read(bytes.NewReader(file), int64(len(file)), Limits{Records: limit})
+		if errors.Is(err, rule.ErrLimit) != refused {
+			t.Errorf("limit of %d records: %v", limit, err)
+		}
 	}
 }
 
