@@ -155,20 +155,3 @@ func BenchmarkTiles(b *testing.B) {
 		})
 	}
 }
-
-// A checkpoint of 100 shards and 90,000 tensors is opened.
-func BenchmarkOpen(b *testing.B) {
-	dir := b.TempDir()
-	if err := synth.Shards(dir, 100, 900); err != nil {
-		b.Fatal(err)
-	}
-	b.Run("shards=100/tensors=90000", func(b *testing.B) {
-		for b.Loop() {
-			st, err := store.Open(context.Background(), dir)
-			if err != nil {
-				b.Fatal(err)
-			}
-			st.Close()
-		}
-	})
-}
