@@ -40,6 +40,7 @@ func (m *machine) load() (value, error) {
 		if err := f(m); err != nil {
 			return nil, err
 		}
+		m.meter.charge(1) // for the time: not every opcode makes something
 		if m.meter.over() {
 			return nil, m.meter.err()
 		}

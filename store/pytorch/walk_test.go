@@ -264,6 +264,12 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// TestDeflatedNothing inflates a pickle that does nothing for 32 MiB.
+func TestDeflatedNothing(t *testing.T) {
+	f, err := readBounded(t, zipFileOf(t, "a/data.pkl*", "N"+strings.Repeat("\x98", 32<<20)+"."))
+	testHostile(t, f, err, "file PT-006 limit")
+}
+
 // replay is a list of n tensors that occurs m times.
 func replay(n, m int) *writer {
 	w := new(writer)
