@@ -397,6 +397,81 @@ func TestAcquireManyHoldsNothingWhileWaiting(t *testing.T) {
 	atRest(t, c)
 }
 
+// A context that ends just when the decode is done takes nothing from others:
+// the output stays.
+func TestContextEndsAfterDecode(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	ctx, cancel := context.WithCancel(t.Context())
+	leader := &request[int]{ctx: ctx, items: []Item[int]{item(1, 1000)}, load: fill}
+	joiner := &request[int]{ctx: ctx, items: []Item[int]{item(1, 1000)}, load: fill}
+	for _, r := range []*request[int]{leader, joiner} {
+		if err := c.submit(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader.batch.run()
+	cancel()
+	if _, err := c.collect(ctx, joiner); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
+	}
+	c.giveUp(leader)
+	if l, ok := c.TryAcquire(1); !ok || !holds(l.Bytes(), 1) {
+		t.Error("the decoded output is gone")
+	} else {
+		l.Release()
+	}
+	atRest(t, c)
+}
+
+// When everybody has left before the decode began it does not begin.
+func TestEverybodyLeavesBeforeDecode(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	g := newGate()
+	close(g.open)
+	r := &request[int]{ctx: t.Context(), items: []Item[int]{item(1, 1000)}, load: g.load}
+	if err := c.submit(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	c.giveUp(r)
+	r.batch.run()
+	if n := g.calls.Load(); n != 0 {
+		t.Errorf("the loader was called %d times for nobody", n)
+	}
+	if s := c.Stats(); s.Entries != 0 || s.Used != 0 {
+		t.Errorf("something is left: %+v", s)
+	}
+	atRest(t, c)
+}
+
+// A hit that a waiting request had in mind is an entry like others when the
+// request leaves: it can be evicted.
+func TestHitOfLeavingRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 1000 << 10})
+		mustAcquire(t, c, 1, 100<<10).Release()
+		l := mustAcquire(t, c, 2, 500<<10)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, _, err := c.AcquireMany(ctx, []Item[int]{item(1, 100<<10), item(3, 600<<10)}, fill)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want canceled", err)
+			}
+		}()
+		synctest.Wait()
+		if got := resident(c, 4); got != "[1 2]" {
+			t.Errorf("%s are in the cache, want [1 2]: a request does not evict its own hit", got)
+		}
+		cancel()
+		synctest.Wait()
+		mustAcquire(t, c, 4, 500<<10).Release() // waits for ever if 1 cannot go
+		if got := resident(c, 4); got != "[2]" {
+			t.Errorf("%s are in the cache, want [2]", got)
+		}
+		l.Release()
+		atRest(t, c)
+	})
+}
+
 func TestNegativeSizePanics(t *testing.T) {
 	c := New[int](Options{})
 	for name, call := range map[string]func(){

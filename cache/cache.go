@@ -201,18 +201,13 @@ func (c *Cache[K]) SetBudget(n int64) (over int64) {
 func (c *Cache[K]) Drop(match func(K) bool) {
 	c.mu.Lock()
 	defer c.unlock()
-	for k, e := range c.entries {
-		if match(k) {
-			e.dropped = true
-			if e.ready && e.pins == 0 {
-				c.drop(e)
-			}
+	for e := range c.matching(match) {
+		e.dropped = true
+		if e.ready && e.pins == 0 {
+			c.drop(e)
 		}
 	}
 	c.rank.forget(match)
-	for e := range c.matching(match) {
-		e.ranked = false
-	}
 	for b := range c.batches {
 		if b.ahead && b.waiters == 0 && b.all(match) {
 			c.abandon(b)

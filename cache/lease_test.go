@@ -153,6 +153,13 @@ func TestEmptyOutput(t *testing.T) {
 			t.Errorf("an empty output has bytes %v, want empty and not nil", b)
 		}
 		l.Release()
+		if n := c.Stats().Entries; n != int(min(budget, 1)) {
+			t.Errorf("budget %d: %d entries are kept", budget, n)
+		}
+		c.SetBudget(0)
+		if n := c.Stats().Entries; n != 0 {
+			t.Errorf("without a budget %d entries are kept", n)
+		}
 		atRest(t, c)
 	}
 }

@@ -252,8 +252,9 @@ func TestDropLeavesNoReference(t *testing.T) {
 				}
 			}
 		}
-		c.Drop(func(*store) bool { return true })
-		c.Wait(func(*store) bool { return true })
+		all := func(*store) bool { return true }
+		weaks = append(weaks, dropLeased(t, c, load, all))
+		c.Wait(all)
 		for range 3 {
 			runtime.GC()
 		}
@@ -264,4 +265,29 @@ func TestDropLeavesNoReference(t *testing.T) {
 		}
 		c.Close()
 	}
+}
+
+// dropLeased drops an output while it is leased, and asks for it afterwards.
+func dropLeased[K any](t *testing.T, c *Cache[*K], load Loader[*K], all func(*K) bool) weak.Pointer[K] {
+	it := Item[*K]{Key: new(K), Size: 100 * kib}
+	first, err := c.Acquire(t.Context(), it, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Drop(all)
+	second, ok := c.TryAcquire(it.Key)
+	if !ok {
+		t.Error("a dropped output is gone although it is leased")
+	}
+	more, _, err := c.AcquireMany(t.Context(), []Item[*K]{it, it}, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range append(more, first, second) {
+		l.Release()
+	}
+	if n := c.Stats().Entries; n != 0 {
+		t.Errorf("%d dropped outputs outlive their leases", n)
+	}
+	return weak.Make(it.Key)
 }
