@@ -94,7 +94,7 @@ func BenchmarkAcquireShare(b *testing.B) {
 		path := model(b, synth.Model{Layers: 2, Weights: 1, Rows: size / 2 / 1024, Cols: 1024})
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("scheme=nf4/out=bf16/size=%dMiB/workers=%d", mib, workers), func(b *testing.B) {
-				st := open(b, path, store.Config{CacheBudget: size + size/4, Workers: workers})
+				st := open(b, path, store.Config{CacheBudget: size, Workers: workers})
 				ts := []*store.Tensor{find(b, st, "model.layers.0.w0.weight"), find(b, st, "model.layers.1.w0.weight")}
 				b.SetBytes(size)
 				for i := 0; b.Loop(); i++ {

@@ -78,11 +78,11 @@ func (f *files) remove() error {
 }
 
 // open opens a checkpoint with room for one of its two layers of n bytes, so that
-// acquiring them in turns never finds one cached, and always finds memory to
-// reuse.
+// acquiring them in turns never finds one cached, not even in part, and always
+// finds memory to reuse.
 func (f *files) open(ctx context.Context, name string, n int64, workers int) (*store.Store, error) {
 	st, err := store.Open(ctx, filepath.Join(f.dir, name), store.WithConfig(store.Config{
-		Workers: workers, CacheBudget: n + n/4, Kernels: quant.Active(),
+		Workers: workers, CacheBudget: n, Kernels: quant.Active(),
 	}))
 	if err == nil {
 		f.stores = append(f.stores, st)
