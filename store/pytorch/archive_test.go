@@ -161,12 +161,15 @@ func TestDeflatedPickle(t *testing.T) {
 		return b
 	}
 	size := binary.LittleEndian.Uint32(good[first+24:])
+	broken := bytes.Clone(good)
+	broken[lenLocal+len("a/data.pkl")] |= 6 // a type of block that deflate does not have
 	for _, c := range []struct {
 		name string
 		file []byte
 		want string
 	}{
 		{"wrong CRC", edit(16, 1), "file PT-001 CRC"},
+		{"broken data", broken, "file PT-001 deflated zip entry"},
 		{"too small", edit(24, size-10), "file PT-001 larger"},
 		{"too large", edit(24, size+10), "file PT-002 truncated"},
 	} {
@@ -205,7 +208,7 @@ func TestInflate(t *testing.T) {
 	for name, edit := range map[string]func(s *Storage, b []byte){
 		"CRC":               func(s *Storage, b []byte) { s.CRC32++ },
 		"data":              func(s *Storage, b []byte) { b[s.Offset+8] ^= 0x55 },
-		"short":             func(s *Storage, b []byte) { s.Compressed-- },
+		"short":             func(s *Storage, b []byte) { s.Compressed -= 9 },
 		"longer than said":  func(s *Storage, b []byte) { s.Bytes-- },
 		"shorter than said": func(s *Storage, b []byte) { s.Bytes++ },
 	} {
@@ -230,52 +233,65 @@ type failingReader struct{}
 func (failingReader) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
 
 // TestReaderErrors protects the difference between a bad file and a bad disk:
-// the former may be remembered, the latter may not.
+// the former may be remembered, the latter may not. A byte that cannot be read,
+// wherever it is, makes Read fail with the reader's error, or was not needed.
 func TestReaderErrors(t *testing.T) {
-	var e *rule.Error
-	if _, err := Read(failingReader{}, 1000, Limits{}); !errors.Is(err, errDisk) || !errors.As(err, &e) || e.Rule != "" {
-		t.Errorf("error %v", err)
+	legacy, err := os.ReadFile(filepath.Join(goldenDir, "pt/views_legacy.bin"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"pt/views.pt", "pt/views_legacy.bin", "hostile/pickle/zip_deflated_pickle.pt"} {
-		b, err := os.ReadFile(filepath.Join(goldenDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+	// What is read to find the directory, the last 64 KiB, must not hide the rest.
+	pickle := new(writer).op('(').tensor("0", 1).tensor("1", 1).op('t', '.').String()
+	one, pad := float32s(1), strings.Repeat(float32s(2), 20_000)
+	for name, b := range map[string][]byte{
+		"legacy":   legacy,
+		"stored":   zipFileOf(t, "a/data.pkl", pickle, "a/data/0", one, "a/data/1", pad),
+		"deflated": zipFileOf(t, "a/data.pkl*", pickle, "a/data/0*", one, "a/data/1", pad),
+	} {
 		failed := 0
-		for n := range b {
-			f, err := Read(&holedReader{b, int64(n)}, int64(len(b)), Limits{})
-			if err == nil { // that byte was not needed
-				for _, ts := range f.Tensors {
-					if ts.Err != nil {
-						t.Fatalf("%s, bad sector at %d: %v", name, n, ts.Err)
+		for n := range min(len(b), 2000) {
+			for _, bad := range []error{errDisk, io.EOF} {
+				f, err := Read(&holedReader{b, int64(n), bad}, int64(len(b)), Limits{})
+				if err == nil {
+					for _, ts := range f.Tensors {
+						if ts.Err != nil {
+							t.Fatalf("%s, %v at byte %d: %v", name, bad, n, ts.Err)
+						}
 					}
+					continue
 				}
-				continue
-			}
-			failed++
-			if !errors.Is(err, errDisk) || !errors.As(err, &e) || e.Rule != "" {
-				t.Fatalf("%s, bad sector at %d: %v", name, n, err)
+				failed++
+				var e *rule.Error
+				if !errors.As(err, &e) || bad == errDisk && (e.Rule != "" || !errors.Is(err, errDisk)) ||
+					bad == io.EOF && e.Rule != rule.Truncated {
+					t.Fatalf("%s, %v at byte %d: %v", name, bad, n, err)
+				}
 			}
 		}
 		if failed == 0 {
 			t.Errorf("%s: no read failed", name)
 		}
 		_, err = Read(bytes.NewReader(b), int64(len(b))+100, Limits{})
-		if strings.HasSuffix(name, ".pt") && !errors.Is(err, rule.ErrTruncated) {
+		if name != "legacy" && !errors.Is(err, rule.ErrTruncated) {
 			t.Errorf("%s: 100 bytes missing at the end: error %v", name, err)
 		}
 	}
+	var e *rule.Error
+	if _, err := Read(failingReader{}, 1000, Limits{}); !errors.Is(err, errDisk) || !errors.As(err, &e) || e.Rule != "" {
+		t.Errorf("error %v", err)
+	}
 }
 
-// holedReader fails for reads that need byte n.
+// holedReader fails with err for reads that need byte n.
 type holedReader struct {
-	b []byte
-	n int64
+	b   []byte
+	n   int64
+	err error
 }
 
 func (h *holedReader) ReadAt(p []byte, off int64) (int, error) {
 	if off <= h.n && h.n < off+int64(len(p)) {
-		return copy(p, h.b[off:h.n]), errDisk
+		return copy(p, h.b[off:h.n]), h.err
 	}
 	n := copy(p, h.b[off:])
 	if n < len(p) {

@@ -29,7 +29,7 @@ func (s *Storage) InflateRange(r io.ReaderAt, dst []byte, off int64) error {
 	if !s.Deflated || off < 0 || off > s.Bytes-int64(len(dst)) {
 		panic("pytorch: InflateRange of a stored storage or outside of it")
 	}
-	z := newInflater(io.NewSectionReader(r, s.Offset, s.Compressed), s.Offset, s.CRC32)
+	z := newInflater(io.NewSectionReader(r, s.Offset, s.Compressed), s.Offset, s.Compressed, s.CRC32)
 	defer z.close()
 	if _, err := io.CopyN(io.Discard, z, off); err != nil {
 		return z.explain(err)
@@ -56,19 +56,26 @@ type inflater struct {
 // would be mistaken for one of the format.
 type errReader struct {
 	r   io.Reader
+	pos int64
+	end int64
 	err error
 }
 
 func (e *errReader) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
-	if err != nil && err != io.EOF {
-		e.err = err
+	e.pos += int64(n)
+	switch {
+	case err == io.EOF && e.pos < e.end:
+		e.err = shrunk(e.pos)
+	case err != nil && err != io.EOF:
+		e.err = ioError(e.pos, err)
 	}
 	return n, err
 }
 
-func newInflater(r io.Reader, off int64, crc uint32) *inflater {
-	raw := &errReader{r: r}
+// newInflater inflates the n bytes at off that r delivers.
+func newInflater(r io.Reader, off, n int64, crc uint32) *inflater {
+	raw := &errReader{r: r, pos: off, end: off + n}
 	return &inflater{flate.NewReader(raw), crc32.NewIEEE(), crc, off, raw}
 }
 
@@ -98,7 +105,7 @@ func (f *inflater) finish() error {
 
 func (f *inflater) explain(err error) error {
 	if f.raw.err != nil {
-		return ioError(f.off, f.raw.err)
+		return f.raw.err
 	}
 	if _, ok := err.(*rule.Error); ok {
 		return err

@@ -284,6 +284,11 @@ func TestQuantized(t *testing.T) {
 			`state1:blockwise8 256 float32 absmax=absmax1 error "state1": BNB-101: missing companion "qmap1" hides 1`,
 		},
 		{
+			"bytes that are only called state1",
+			new(writer).op('}', '(').str("state1").codes().str("state2").codes().op('u', '.'),
+			"",
+		},
+		{
 			"optimizer of 32 bits",
 			new(writer).op('}', '(').str("state1").tensor("1", 4).str("qmap1").map8().str("absmax1").absmax().op('u', '.'),
 			"",

@@ -91,6 +91,10 @@ func (s *source) fill(n int) error {
 }
 
 func (s *source) readErr(err error) error {
+	var e *rule.Error
+	if errors.As(err, &e) { // of an inflater
+		return e
+	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return ioError(s.pos, err)
 	}

@@ -117,7 +117,7 @@ func (a *archive) open(name string, e *zipEntry, m *meter) (*source, func() erro
 		return newSource(a.r, off, off+e.size, m), func() error { return nil }, nil
 	}
 	raw := &feeder{io.NewSectionReader(a.r, off, e.compressed), m, compressedWeight}
-	z := newInflater(raw, off, e.crc)
+	z := newInflater(raw, off, e.compressed, e.crc)
 	src := newStream(z, e.size)
 	done := func() error {
 		defer z.close()
