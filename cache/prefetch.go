@@ -80,7 +80,7 @@ func (c *Cache[K]) reserveAhead(r *request[K]) {
 func (c *Cache[K]) cancelAhead(b *batch[K]) {
 	c.mu.Lock()
 	defer c.unlock()
-	if b.ahead && b.waiters == 0 && !b.finished() {
+	if b.waiters == 0 && !b.finished() {
 		c.abandon(b)
 	}
 	b.ahead = false
