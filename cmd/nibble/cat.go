@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nibble/cmd/nibble/internal/settings"
 	"nibble/store"
 	"nibble/tensor"
 )
@@ -40,7 +41,7 @@ func catCommand(a *app) *cobra.Command {
 			return c.run(cmd.Context(), st, args[1], rows, format.value)
 		},
 	}
-	addOpenFlags(cmd.Flags(), decodeSettings)
+	settings.AddFlags(cmd.Flags(), decodeSettings...) // no globs: one tensor is named
 	addDTypeFlag(cmd, &dtype)
 	cmd.Flags().StringVar(&rows, "rows", "", "only these `rows`, as a:b, counted from 0")
 	cmd.Flags().Var(&format, "format", "print as raw, npy or text")

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sbinet/npyio/npy"
+
+	"nibble/store/safetensors"
+	"nibble/tensor"
 )
 
 // npyio, which did not write it, reads back shape, dtype and values of what cat
@@ -68,5 +72,29 @@ func TestNumPyFile(t *testing.T) {
 	r = read(plain, "scalar")
 	if len(r.Header.Descr.Shape) != 0 {
 		t.Errorf("scalar: shape %v", r.Header.Descr.Shape)
+	}
+}
+
+// NumPy has 64 dimensions: a file with more could not be read.
+func TestNumPyDimensions(t *testing.T) {
+	for _, c := range []struct {
+		dims, code int
+	}{{64, exitOK}, {65, exitUsage}} {
+		shape := make(tensor.Shape, c.dims)
+		for i := range shape {
+			shape[i] = 1
+		}
+		layout, err := safetensors.Encode([]safetensors.Tensor{{Name: "w", DType: tensor.U8, Shape: shape}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "x.safetensors")
+		if err := os.WriteFile(path, append(layout.Header, 7), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if code := run(context.Background(), []string{"cat", "--format", "npy", path, "w"}, &app{stdout: &out, stderr: io.Discard}); code != c.code || (out.Len() > 0) != (code == exitOK) {
+			t.Errorf("%d dimensions: exit code %d and %d bytes, want %d", c.dims, code, out.Len(), c.code)
+		}
 	}
 }

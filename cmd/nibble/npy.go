@@ -17,6 +17,9 @@ var npyTypes = map[tensor.DType]string{
 	tensor.F16: "<f2", tensor.F32: "<f4", tensor.F64: "<f8", tensor.C64: "<c8", tensor.C128: "<c16",
 }
 
+// npyDims is the most dimensions that NumPy has.
+const npyDims = 64
+
 // npy writes a NumPy file, format version 1.0. The values are streamed: a
 // library would want them all in memory.
 func (c *catter) npy(ctx context.Context) error {
@@ -29,6 +32,9 @@ func (c *catter) npy(ctx context.Context) error {
 		c.app.say("numpy has no %s: widened to f32", c.got)
 		descr = npyTypes[tensor.F32]
 		convert = func(data []byte) []byte { return widenLittle(data, c.got) }
+	}
+	if len(c.shape) > npyDims {
+		return usagef("numpy has at most %d dimensions, the tensor has %d: ask for --format raw", npyDims, len(c.shape))
 	}
 	if _, err := c.app.stdout.Write(npyHeader(descr, c.shape)); err != nil {
 		return err
