@@ -1,15 +1,12 @@
 package pytorch
 
 import (
-	"math"
-	"slices"
-
 	"nibble/internal/rule"
 	"nibble/tensor"
 )
 
-// The functions of torch that make tensors.
-
+// rebuilderOf returns what stands for one of the functions of torch that make
+// tensors, nil for other names.
 func rebuilderOf(name string) constructor {
 	switch name {
 	case "_rebuild_tensor":
@@ -188,82 +185,6 @@ func describe(v value) string {
 	return typeName(v)
 }
 
-// place checks that the view lies inside its storage.
-func (t *tensorValue) place(ref *storageRef, start, elem int64) *rule.Error {
-	bytes, ok := tensor.Mul(ref.numel, ref.class.size)
-	if !ok {
-		return rule.New(rule.TorchGeometry, "storage of %d elements", ref.numel)
-	}
-	base, ok := tensor.Mul(ref.start, ref.class.size)
-	if !ok || base%elem != 0 {
-		return rule.New(rule.TorchGeometry, "storage view at element %d", ref.start)
-	}
-	if err := t.check(start, bytes/elem); err != nil {
-		return err
-	}
-	if start > math.MaxInt64-base/elem {
-		return rule.New(rule.TorchGeometry, "storage offset %d", start)
-	}
-	t.start = start + base/elem
-	t.storage = ref.index
-	return nil
-}
-
-// check reports whether shape and strides, from element start on, stay inside
-// a storage of n elements.
-func (t *tensorValue) check(start, n int64) *rule.Error {
-	if len(t.shape) != len(t.strides) {
-		return rule.New(rule.TorchGeometry, "shape of %d dimensions with %d strides", len(t.shape), len(t.strides))
-	}
-	numel, ok := t.shape.Numel()
-	if !ok {
-		return rule.New(rule.TorchGeometry, "shape %v is negative or overflows", t.shape)
-	}
-	if start < 0 {
-		return rule.New(rule.TorchGeometry, "negative storage offset %d", start)
-	}
-	last := start // the highest element that the view reaches
-	for i, d := range t.shape {
-		s := t.strides[i]
-		if s < 0 {
-			return rule.New(rule.TorchGeometry, "negative stride %d", s)
-		}
-		if numel == 0 {
-			continue
-		}
-		reach, ok := tensor.Mul(d-1, s)
-		if !ok || reach > math.MaxInt64-last {
-			return rule.New(rule.TorchGeometry, "strides %v overflow", t.strides)
-		}
-		last += reach
-	}
-	switch {
-	case numel > 0 && last >= n:
-		return rule.New(rule.TorchGeometry, "view ends at element %d of a storage of %d", last, n)
-	case start > n:
-		return rule.New(rule.TorchGeometry, "empty view at element %d of a storage of %d", start, n)
-	}
-	return nil
-}
-
-// contiguous reports whether the elements lie in row-major order without gaps.
-// Strides of dimensions of one element say nothing.
-func (t *tensorValue) contiguous() bool {
-	want := int64(1)
-	for i := len(t.shape) - 1; i >= 0; i-- {
-		switch d := t.shape[i]; {
-		case d == 0:
-			return true
-		case d == 1:
-		case t.strides[i] != want:
-			return slices.Contains(t.shape[:i], 0)
-		default:
-			want *= d // cannot overflow: the product was checked
-		}
-	}
-	return true
-}
-
 // clip shortens a string of the file for a message. Messages are kept, one for
 // each tensor that is refused, and must not multiply what the file holds once.
 func clip(s string) string {
@@ -340,78 +261,4 @@ func rebuildFromType(m *machine, args []value) (value, error) {
 	}
 	class, _ := args[1].(*global)
 	return m.withState(v, class, args[3])
-}
-
-// rebuildQTensor is _rebuild_qtensor(storage, offset, size, stride, quantizer,
-// requires_grad, hooks): torch's own quantization, whose values are not those
-// of the storage.
-func rebuildQTensor(m *machine, args []value) (value, error) {
-	t, err := m.strided(args, 5)
-	if err != nil {
-		return nil, err
-	}
-	t.dtype = tensor.Stored
-	t.refuse("qtensor", "a tensor quantized by torch (qtensor) is not read")
-	return t, nil
-}
-
-// rebuildSparse is _rebuild_sparse_tensor(layout, data) and its CSR twin, where
-// data is indices, values and size.
-func rebuildSparse(m *machine, args []value) (value, error) {
-	t := &tensorValue{}
-	m.meter.charge(costTensor + costError)
-	t.refuse("sparse", "a sparse tensor is not read")
-	if len(args) < 2 {
-		return t, nil
-	}
-	data, _ := sequence(args[1])
-	for _, v := range data {
-		switch v := v.(type) {
-		case *tensorValue: // the last one is the values
-			t.dtype = v.dtype
-		case *tuple, *list:
-			if shape, err := m.ints(v); err == nil {
-				t.shape = shape
-			}
-		}
-	}
-	return t, nil
-}
-
-// rebuildMeta is _rebuild_meta_tensor_no_storage(dtype, size, stride, grad).
-func rebuildMeta(m *machine, args []value) (value, error) {
-	if len(args) < 3 {
-		return nil, m.fail("a meta tensor of %d arguments", len(args))
-	}
-	return m.noStorage("meta", args[0], args[1], args[2])
-}
-
-// rebuildWrapper is _rebuild_wrapper_subclass(class, dtype, size, stride,
-// offset, layout, device, grad).
-func rebuildWrapper(m *machine, args []value) (value, error) {
-	if len(args) < 4 {
-		return nil, m.fail("a wrapper subclass of %d arguments", len(args))
-	}
-	return m.noStorage("wrapper subclass", args[1], args[2], args[3])
-}
-
-func (m *machine) noStorage(kind string, dtype, size, stride value) (value, error) {
-	m.meter.charge(costTensor + costError)
-	t := &tensorValue{}
-	if err := m.sizes(t, size, stride); err != nil {
-		return nil, err
-	}
-	t.dtype, _ = dtype.(tensor.DType)
-	t.refuse(kind, "a %s tensor has no data", kind)
-	return t, nil
-}
-
-// refuse makes a constructor for a kind of tensor of which only the kind is said.
-func refuse(kind string) constructor {
-	return func(m *machine, _ []value) (value, error) {
-		m.meter.charge(costTensor + costError)
-		t := &tensorValue{}
-		t.refuse(kind, "a %s tensor is not read", kind)
-		return t, nil
-	}
 }
