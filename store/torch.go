@@ -74,8 +74,6 @@ type objectState struct {
 	companions []int32
 	parts      [numRoles]int32
 	offset     int32
-	nestedMap  *entry // the default map, where the layout implies it
-	entries    *[]entry
 }
 
 func newObjectState(q *pytorch.Quantized, at []int32) *objectState {
