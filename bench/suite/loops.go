@@ -10,12 +10,16 @@ import (
 	"nibble/tensor"
 )
 
-// loop makes a loop of work, which writes range i.
+// loop makes a loop of work, which writes range i; they are numbered on from
+// output to output.
 func (t target) loop(ctx context.Context, work func(worker, i int)) measure.Loop {
 	pool := concurrency.NewPool(t.workers)
+	first := 0
 	return measure.Loop{Threads: t.workers, Run: func(n int) error {
+		begin := first
+		first += n * t.ranges
 		return pool.Run(ctx, n*t.ranges, t.workers, func(worker, i int) error {
-			work(worker, i%t.ranges)
+			work(worker, begin+i)
 			return nil
 		})
 	}}
@@ -42,22 +46,23 @@ func (t target) ordinary(ctx context.Context) measure.Loop {
 func (t target) floor(ctx context.Context, bits, size int) measure.Loop {
 	codes := rangeBytes / size * bits / 8
 	scales := codes / (floor.Block / 2) * 4
+	sources := t.sources(size)
 	return t.loop(ctx, func(worker, i int) {
-		i, dst := t.source(i), t.dst(worker, i)
+		from := i % sources
 		s := t.mem.scales[:scales]
 		if bits == 4 {
-			s = t.mem.scales[i*scales:][:scales]
+			s = t.mem.scales[from*scales:][:scales]
 		}
-		floor.Decode(dst, t.mem.codes[i*codes:][:codes], s)
+		floor.Decode(t.dst(worker, i), t.mem.codes[from*codes:][:codes], s)
 	})
 }
 
 // decode is a decoder at work. Its parts are whole.
 func (t target) decode(ctx context.Context, d quant.Decoder, parts [][]byte, dt tensor.DType) measure.Loop {
 	n := int64(rangeBytes / dt.Size())
-	windows := make([][][]byte, t.ranges)
+	windows := make([][][]byte, t.sources(dt.Size()))
 	for i := range windows {
-		lo := int64(t.source(i)) * n
+		lo := int64(i) * n
 		for p, part := range parts {
 			off, n := d.Span(p, lo, lo+n)
 			windows[i] = append(windows[i], part[off:off+n])
@@ -68,7 +73,8 @@ func (t target) decode(ctx context.Context, d quant.Decoder, parts [][]byte, dt 
 		w = quant.Cached
 	}
 	return t.loop(ctx, func(worker, i int) {
-		lo := int64(t.source(i)) * n
-		d.Decode(t.dst(worker, i), dt, lo, lo+n, windows[i], w)
+		from := i % len(windows)
+		lo := int64(from) * n
+		d.Decode(t.dst(worker, i), dt, lo, lo+n, windows[from], w)
 	})
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	rangeBytes = 1 << 20  // of output, what a worker does at a time, as in the store
-	largeBytes = 64 << 20 // of output: more than caches hold
-	numel      = largeBytes / 2
+	rangeBytes = 1 << 20    // of output, what a worker does at a time, as in the store
+	largeBytes = 64 << 20   // of output: more than caches hold
+	numel      = largeBytes // of what is decoded: two outputs of 16-bit elements, or four of 32-bit ones
 	blockSize  = 64
 )
 
@@ -73,37 +73,55 @@ func (m *memory) free() {
 	m.home.Close()
 }
 
-// target is where a loop writes: so many ranges, by so many workers.
+// target is where a loop writes: so many ranges, by so many workers, decoded from
+// a source that it goes through again and again.
 type target struct {
 	mem     *memory
 	ranges  int
 	workers int
 	cached  bool // a worker writes to its scratch again and again
+	outputs int  // that the source has elements for; 0 for as many as there are
 }
 
-// large is a destination of n bytes that is written past the caches.
+// large is a destination of n bytes that is written past the caches, from all
+// elements in turns: what is not in the caches when it is read.
 func (m *memory) large(n int64, workers int) target {
-	return target{m, int(n / rangeBytes), workers, false}
+	return target{mem: m, ranges: int(n / rangeBytes), workers: workers}
 }
 
-// cached is a destination that stays in the caches.
-func (m *memory) cached(workers int) target { return target{m, workers, workers, true} }
+// twice is the same from the elements of two such outputs only, as small ones
+// from a file may be in the caches.
+func (m *memory) twice(n int64, workers int) target {
+	t := m.large(n, workers)
+	t.outputs = 2
+	return t
+}
 
+// cached is a destination that stays in the caches, and so does the source.
+func (m *memory) cached(workers int) target {
+	return target{mem: m, ranges: workers, workers: workers, cached: true}
+}
+
+// size is the size of the output in bytes.
 func (t target) size() int64 { return int64(t.ranges) * rangeBytes }
 
-// dst is where worker writes range i.
+// dst is where worker writes range i; they are numbered on from output to
+// output.
 func (t target) dst(worker, i int) []byte {
 	if t.cached {
 		return t.mem.scratch[worker]
 	}
-	return t.mem.out[i*rangeBytes:][:rangeBytes]
+	return t.mem.out[i%t.ranges*rangeBytes:][:rangeBytes]
 }
 
-// source is the number of the range that range i is decoded from: what stays
-// in the caches is always the same one's.
-func (t target) source(i int) int {
-	if t.cached {
-		return 0
+// sources is how many ranges of elements of so many bytes the source has.
+func (t target) sources(size int) int {
+	switch all := numel / (rangeBytes / size); {
+	case t.cached:
+		return 1
+	case t.outputs > 0:
+		return min(all, t.outputs*t.ranges)
+	default:
+		return all
 	}
-	return i
 }

@@ -16,7 +16,7 @@ func (f *files) sections(ctx context.Context, m *memory) ([]*section, error) {
 		s := &section{title: "from a file"}
 		for _, workers := range workerCounts() {
 			if workers == 1 || size >= splitBytes {
-				s.bounds(ctx, m.large(size, workers), []int{4}, []int{tensor.BF16.Size()})
+				s.bounds(ctx, m.twice(size, workers), []int{4}, []int{tensor.BF16.Size()})
 			}
 		}
 		if err := f.lone(ctx, s, size); err != nil {
