@@ -244,12 +244,12 @@ func TestReaderErrors(t *testing.T) {
 	pickle := new(writer).op('(').tensor("0", 1).tensor("1", 1).op('t', '.').String()
 	one, pad := float32s(1), strings.Repeat(float32s(2), 20_000)
 	for name, b := range map[string][]byte{
-		"legacy":   legacy,
+		"legacy":   append(legacy, pad...),
 		"stored":   zipFileOf(t, "a/data.pkl", pickle, "a/data/0", one, "a/data/1", pad),
 		"deflated": zipFileOf(t, "a/data.pkl*", pickle, "a/data/0*", one, "a/data/1", pad),
 	} {
 		failed := 0
-		for n := range min(len(b), 2000) {
+		for n := 0; n < 1500; n += 3 {
 			for _, bad := range []error{errDisk, io.EOF} {
 				f, err := Read(&holedReader{b, int64(n), bad}, int64(len(b)), Limits{})
 				if err == nil {
