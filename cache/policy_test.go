@@ -203,6 +203,44 @@ func TestSweepKeepsWhatIsUsedAllTheTime(t *testing.T) {
 	}
 }
 
+// The next use of such a key counts as near, although none of the few positions
+// that are remembered of it lies just after the place.
+func TestSweepRanksFrequentKeysNear(t *testing.T) {
+	s := simulate(Sweep, 200)
+	var pass []int
+	for k := range 100 {
+		pass = append(pass, 1000, k)
+	}
+	for range 3 {
+		s.run(pass)
+	}
+	s.run(pass[:20]) // next: 1000, 10, 1000, 11, ...
+	if s.below(1000, 50) {
+		t.Error("a key that comes every other time ranks below one that comes in 80")
+	}
+}
+
+// Keys that are expected and do not come do not stay for ever in the places of
+// those that do.
+func TestSweepGivesUpOnKeysThatStayAway(t *testing.T) {
+	const room = 40
+	s := simulate(Sweep, room)
+	fresh, hits := 1000, 0
+	for pass := range 30 {
+		for k := range 99 {
+			if k%3 == 0 {
+				fresh++
+				s.use(fresh) // never again
+			} else if s.use(k) && pass >= 20 {
+				hits++
+			}
+		}
+	}
+	if hits < 10*room/2 {
+		t.Errorf("%d hits a pass on 66 steady keys with room for %d", hits/10, room)
+	}
+}
+
 // What is remembered is bounded, however many keys come by.
 func TestPoliciesForgetOldKeys(t *testing.T) {
 	s := simulate(Sweep, 10)
