@@ -24,7 +24,10 @@ const maxConfig = 64 << 20
 // sidecars lists what goes with the weights of a folder: nothing where the
 // source is a single file, whose neighbours need not belong to it.
 func sidecars(st *store.Store, asked, most tensor.DType) ([]*output, error) {
-	if info, err := os.Stat(st.Path()); st.Dir() == "" || err != nil || !info.IsDir() && st.Index() == "" {
+	if st.Dir() == "" {
+		return nil, nil
+	}
+	if info, err := os.Stat(st.Path()); err != nil || !info.IsDir() && st.Index() == "" {
 		return nil, err
 	}
 	entries, err := os.ReadDir(st.Dir())

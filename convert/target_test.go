@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -160,4 +161,54 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: no error", o)
 		}
 	}
+}
+
+// A link in the way is replaced, and not what it leads to.
+func TestReplacesLinks(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	run(t, open(t, single, store.Config{}), path("elsewhere"), convert.Options{DType: tensor.F16})
+	before := tree(t, path("elsewhere"))
+	if err := os.Mkdir(path("out"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{
+		"out/model.safetensors": "../elsewhere/model.safetensors", "out/config.json": "../elsewhere/config.json",
+		"out/model.safetensors.index.json": "nothing", "file.safetensors": "elsewhere/model.safetensors",
+	} {
+		if err := os.Symlink(to, path(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := open(t, single, store.Config{})
+	for _, out := range []string{"out", "file.safetensors"} {
+		run(t, st, path(out), convert.Options{Force: true})
+		sameTensors(t, st, path(out), tensor.Stored)
+	}
+	for name, content := range tree(t, dir) {
+		if strings.HasPrefix(content, "link") {
+			t.Errorf("%s is still a %s", name, content)
+		}
+	}
+	if after := tree(t, path("elsewhere")); !maps.Equal(before, after) {
+		t.Error("what the links led to has changed")
+	}
+}
+
+// A source that is no file converts too, and has no neighbours.
+func TestReaderAt(t *testing.T) {
+	data, err := os.ReadFile(single + "/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.OpenReaderAt(t.Context(), "memory", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	if r := run(t, st, out, convert.Options{}); len(r.Files) != 1 {
+		t.Errorf("wrote %q, want one file", r.Files)
+	}
+	sameTensors(t, st, out, tensor.Stored)
 }
