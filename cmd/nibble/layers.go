@@ -68,6 +68,7 @@ type sweepStats struct {
 	Views     int     `json:"views"`
 	Tiled     int     `json:"tiled"` // of Misses: too large for the budget, decoded piece by piece
 	Broken    int     `json:"broken"`
+	Ahead     int64   `json:"prefetched"` // decoded before they were asked for
 	Evictions int64   `json:"evictions"`
 	Decoded   int64   `json:"decoded_bytes"`
 	Peak      int64   `json:"peak_bytes"`

@@ -25,7 +25,7 @@ func (s *sweep) stats(sum layerRow) sweepStats {
 	st := s.st.Stats()
 	return sweepStats{
 		Hits: sum.Hits, Misses: sum.Misses, Views: sum.Views, Tiled: s.tiled, Broken: sum.Broken,
-		Evictions: st.Evictions, Decoded: st.Decoded,
+		Ahead: st.Prefetched, Evictions: st.Evictions, Decoded: st.Decoded,
 		Peak: st.Peak, Budget: st.Budget, Seconds: sum.Seconds,
 	}
 }
@@ -60,6 +60,9 @@ func (st sweepStats) text() string {
 		countText(st.Evictions, "eviction"))
 	if st.Hits+st.Misses > 0 {
 		text += fmt.Sprintf("; hit rate %.1f%%", 100*float64(st.Hits)/float64(st.Hits+st.Misses))
+	}
+	if st.Ahead > 0 {
+		text += fmt.Sprintf("; %d decoded ahead", st.Ahead)
 	}
 	if st.Tiled > 0 {
 		text += fmt.Sprintf("; %d larger than the budget, decoded piece by piece", st.Tiled)
