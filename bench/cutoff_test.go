@@ -66,7 +66,7 @@ func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []b
 	}
 }
 
-// A tensor is decoded by one worker and by two, by itself: shareBytes is a size
+// A tensor is decoded by one worker and by two, by itself: soloBytes is a size
 // from which two are never slower.
 func BenchmarkShare(b *testing.B) {
 	for _, kib := range []int64{256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10} {

@@ -11,11 +11,13 @@ import (
 	"nibble/tensor"
 )
 
-// How a batch is cut. The figures come from bench: waking a second worker
-// costs some 50 µs, which is what one decodes in meanwhile.
+// How a batch is cut. The figures come from BenchmarkRange and BenchmarkShare in
+// bench. Waking a worker costs 30 to 130 µs, in which another one decodes 1 to
+// 4 MiB: below soloBytes there is too little left for it to help with.
 const (
 	rangeBytes  = 1 << 20 // of output, in one range of the queue
-	shareBytes  = 4 << 20 // of output, below which a worker is not worth waking
+	soloBytes   = 8 << 20 // of output, below which one worker decodes the batch
+	shareBytes  = 4 << 20 // of output, for each worker of a larger one
 	aheadRanges = 16      // ranges whose source the system is asked for at once, on first use
 	alignBlocks = 256     // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
 )
@@ -98,7 +100,10 @@ func (b *batch) workers() int {
 	for i := range b.jobs {
 		total += int64(len(b.jobs[i].dst))
 	}
-	return int(total/shareBytes) + 1
+	if total < soloBytes {
+		return 1
+	}
+	return int(total / shareBytes)
 }
 
 // decode runs jobs from one queue, and then makes sure that the files still

@@ -15,9 +15,9 @@ import (
 	"nibble/tensor"
 )
 
-// splitBytes is a size of tensors, in bytes of output, below which the store
+// splitBytes is the size of tensors, in bytes of output, below which the store
 // leaves them to one worker.
-const splitBytes = 4 << 20
+const splitBytes = 8 << 20
 
 // loneBytes are the sizes of tensors, decoded to bf16, that are acquired one by
 // one.
