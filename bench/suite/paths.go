@@ -54,18 +54,31 @@ func (f *files) lone(ctx context.Context, s *section, size int64) error {
 			ts = append(ts, w...)
 		}
 		s.path(pathRow(Acquire, size, 1, workers), pathLoop(size, workers, acquire(ctx, ts)))
-		if workers > 1 {
-			continue
-		}
-		switch size {
-		case rangeBytes:
-			s.add(pathRow(Hit, 0, 1, 1),
-				pathLoop(0, 1, acquire(ctx, ts[:1])), references{none, none, none})
-			s.path(pathRow(ReadRows, size, 1, 1), pathLoop(size, 1, readRows(ctx, ts[0])))
-		case largeBytes:
-			s.path(pathRow(Tiles, size, 1, 1), pathLoop(size, 1, tiles(ctx, ts[0])))
-		}
 	}
+	return f.pieces(ctx, s, size)
+}
+
+// pieces adds rows about a hit, and about tensors that are read in pieces. They
+// have a store of their own: a tile's buffer would take the place of the memory
+// that the others reuse.
+func (f *files) pieces(ctx context.Context, s *section, size int64) error {
+	if size != rangeBytes && size != largeBytes {
+		return nil
+	}
+	st, err := f.open(ctx, lone(size), size, 1)
+	if err != nil {
+		return err
+	}
+	ts, err := weights(st, 0, 1)
+	if err != nil {
+		return err
+	}
+	if size == largeBytes {
+		s.path(pathRow(Tiles, size, 1, 1), pathLoop(size, 1, tiles(ctx, ts[0])))
+		return nil
+	}
+	s.path(pathRow(ReadRows, size, 1, 1), pathLoop(size, 1, readRows(ctx, ts[0])))
+	s.add(pathRow(Hit, 0, 1, 1), pathLoop(0, 1, acquire(ctx, ts)), references{none, none, none})
 	return nil
 }
 
