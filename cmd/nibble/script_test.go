@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 //	json PATH [VALUE]     the last output is JSON and has VALUE, or nothing, at PATH;
 //	                      a path is keys and indices joined by dots, # is a length
 //	code N nibble ARG…    runs nibble and expects exit code N
-//	mkst FILE NAME…       writes a safetensors file of float32 scalars, all 1; names may be Go-quoted
+//	mkst FILE NAME…       writes a safetensors file of float32 scalars, all 1; names may be Go-quoted;
+//	                      NAME=VALUE is a line of metadata
 //	patch FILE OFF HEX    overwrites bytes
 func TestScripts(t *testing.T) {
 	if testkit.Emulated() {
@@ -122,7 +123,12 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptSafetensors(ts *testscript.TestScript, neg bool, args []string) {
 	var tensors []safetensors.Tensor
+	metadata := map[string]string{}
 	for _, name := range args[1:] {
+		if key, value, ok := strings.Cut(name, "="); ok {
+			metadata[key] = value
+			continue
+		}
 		if strings.HasPrefix(name, `"`) {
 			var err error
 			name, err = strconv.Unquote(name)
@@ -130,7 +136,7 @@ func scriptSafetensors(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		tensors = append(tensors, safetensors.Tensor{Name: name, DType: tensor.F32})
 	}
-	layout, err := safetensors.Encode(tensors, nil)
+	layout, err := safetensors.Encode(tensors, metadata)
 	ts.Check(err)
 	one := []byte{0, 0, 0x80, 0x3f}
 	data := append(layout.Header, bytes.Repeat(one, len(tensors))...)
