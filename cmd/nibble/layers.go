@@ -97,7 +97,7 @@ func (s *sweep) configure(c *store.Config) {
 func (s *sweep) run(ctx context.Context, passes int, asJSON bool) error {
 	var out *table.Table
 	if !asJSON {
-		out = s.table()
+		out = s.table(ctx)
 	}
 	bar := s.app.startProgress("layers", int64(passes)*s.count(ctx), out != nil, itemCounters()...)
 	defer bar.stop()
@@ -217,9 +217,9 @@ func (s *sweep) tiles(ctx context.Context, t *store.Tensor, row *layerRow) error
 
 // table is as wide as its widest row will be, since rows are printed one by
 // one.
-func (s *sweep) table() *table.Table {
+func (s *sweep) table(ctx context.Context) *table.Table {
 	name := table.Column{Title: "layer"}
-	for l, err := range s.st.Layers(context.Background()) {
+	for l, err := range s.st.Layers(ctx) {
 		if err == nil {
 			name.Width = max(name.Width, table.Width(quoteName(l.Name())))
 		}
