@@ -33,7 +33,7 @@ type Loop struct {
 
 // Options say how much is measured. The zero value is sane.
 type Options struct {
-	Sample time.Duration // length of a sample, or of doing the thing once if that is longer; 0 means 2 ms
+	Sample time.Duration // length of a sample of one thread, or of doing the thing once if that is longer; 0 means 2 ms
 	Accept int           // samples wanted of each loop; 0 means 11
 	Tries  int           // samples taken of each loop at most; 0 means 4 times Accept
 }
@@ -154,12 +154,22 @@ func (g *Group) calibrate(i int) error {
 				wall = w
 			}
 		}
-		if wall >= g.opts.Sample/4 {
-			g.reps[i] = max(1, int(float64(n)*float64(g.opts.Sample)/float64(wall)+0.999))
+		if long := g.long(i); wall >= long/4 {
+			g.reps[i] = max(1, int(float64(n)*float64(long)/float64(wall)+0.999))
 			return nil
 		}
 		n *= 4
 	}
+}
+
+// long is how long a sample of loop i is. Of several threads all but one must be
+// woken first, which takes a tenth of a millisecond: that must not look like
+// contention.
+func (g *Group) long(i int) time.Duration {
+	if g.loops[i].Threads > 1 {
+		return 4 * g.opts.Sample
+	}
+	return g.opts.Sample
 }
 
 func (g *Group) time(i, n int) (wall, cpu time.Duration, judged bool, err error) {

@@ -133,23 +133,27 @@ func TestLoopsTakeTurns(t *testing.T) {
 	}
 }
 
+// Samples are long enough; of several threads they are longer, because all but
+// one are woken during it.
 func TestShortLoopsAreRepeated(t *testing.T) {
-	clock := &fakeClock{}
-	var last int
-	g := newGroup([]Loop{{Threads: 1, Run: func(n int) error {
-		last = n
-		clock.wall += time.Duration(n) * 100
-		clock.cpu += time.Duration(n) * 100
-		return nil
-	}}}, Options{Sample: 5 * ms, Accept: 1}, clock)
-	if err := g.Run(context.Background(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Duration(last) * 100; took < 5*ms || took > 6*ms {
-		t.Errorf("a sample took %v; want 5 ms", took)
-	}
-	if got := g.Result(0).Seconds; math.Abs(got-100e-9) > 1e-12 {
-		t.Errorf("%v s; want 100 ns", got)
+	for threads, want := range map[int]time.Duration{1: 5 * ms, 2: 20 * ms} {
+		clock := &fakeClock{}
+		var last int
+		g := newGroup([]Loop{{Threads: threads, Run: func(n int) error {
+			last = n
+			clock.wall += time.Duration(n) * 100
+			clock.cpu += time.Duration(n*threads) * 100
+			return nil
+		}}}, Options{Sample: 5 * ms, Accept: 1}, clock)
+		if err := g.Run(context.Background(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Duration(last) * 100; took < want || took > want*6/5 {
+			t.Errorf("%d threads: a sample took %v; want %v", threads, took, want)
+		}
+		if got := g.Result(0).Seconds; math.Abs(got-100e-9) > 1e-12 {
+			t.Errorf("%d threads: %v s; want 100 ns", threads, got)
+		}
 	}
 }
 
