@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"nibble/internal/testkit"
 )
 
 // mapped reports whether b is still backed by a mapping: advice on a hole fails.
@@ -14,6 +16,9 @@ func mapped(b []byte) bool {
 
 // What leaves the account leaves the process.
 func TestUnmapping(t *testing.T) {
+	if testkit.Emulated() {
+		t.Skip("an emulator takes advice on holes")
+	}
 	c := New[int](Options{Budget: 1000 * kib})
 	large := mustAcquire(t, c, 1, 2000*kib)
 	mem := large.Bytes()
