@@ -17,11 +17,14 @@
 package cache
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"nibble/concurrency"
 	"nibble/internal/invariants"
 	"nibble/internal/rule"
 )
@@ -121,6 +124,19 @@ func (c *Cache[K]) TryAcquire(k K) (Lease, bool) {
 	l := c.leaseOf(e)
 	c.mu.Unlock()
 	return l, true
+}
+
+// Borrow is TryAcquire for the owner of the cache rather than its user: it is
+// neither counted nor told to the policy.
+func (c *Cache[K]) Borrow(k K) (Lease, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[k]
+	if e == nil || !e.ready || e.dropped || c.closed {
+		return Lease{}, false
+	}
+	c.pin(e)
+	return c.leaseOf(e), true
 }
 
 // count books one acquisition of e.
@@ -228,9 +244,9 @@ func (c *Cache[K]) matching(match func(K) bool) func(func(*entry[K]) bool) {
 }
 
 // Wait returns when no output whose key matches is being decoded, including
-// decodes that everybody has left. It does not keep new ones from starting.
-// match must not use the cache.
-func (c *Cache[K]) Wait(match func(K) bool) {
+// decodes that everybody has left, or with the error of ctx once that is done.
+// It does not keep new decodes from starting. match must not use the cache.
+func (c *Cache[K]) Wait(ctx context.Context, match func(K) bool) error {
 	c.mu.Lock()
 	var running []*batch[K]
 	for b := range c.batches {
@@ -240,8 +256,13 @@ func (c *Cache[K]) Wait(match func(K) bool) {
 	}
 	c.mu.Unlock()
 	for _, b := range running {
-		<-b.done
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return concurrency.ContextErr(ctx)
+		}
 	}
+	return nil
 }
 
 // Leases returns the keys of the open leases that match, one for each lease, in
@@ -256,6 +277,24 @@ func (c *Cache[K]) Leases(match func(K) bool) []K {
 		}
 	}
 	return keys
+}
+
+// Fail settles the requests that wait for bytes and ask for a key that matches,
+// with err. Decodes in flight are not affected. match must not use the cache.
+func (c *Cache[K]) Fail(match func(K) bool, err error) {
+	c.mu.Lock()
+	defer c.unlock()
+	for e := c.line.Front(); e != nil; {
+		r := e.Value.(*request[K])
+		e = e.Next()
+		if !slices.ContainsFunc(r.items, func(it Item[K]) bool { return match(it.Key) }) {
+			continue
+		}
+		c.line.Remove(r.place)
+		r.place, r.err = nil, err
+		c.settled = append(c.settled, r)
+	}
+	c.serve()
 }
 
 // Close drops everything that is idle and returns free memory to the system.

@@ -46,7 +46,7 @@ func mustAcquire(t *testing.T, c *Cache[int], key int, size int64) Lease {
 // atRest checks that nothing is held any more and that the account is exact.
 func atRest(t *testing.T, c *Cache[int]) {
 	t.Helper()
-	c.Wait(func(int) bool { return true })
+	c.Wait(context.Background(), func(int) bool { return true })
 	s := c.Stats()
 	if s.Leased != 0 || s.InFlight != 0 || s.Scratch != 0 || s.Waiting != 0 {
 		t.Errorf("at rest something is held: %+v", s)

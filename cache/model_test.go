@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -435,7 +436,7 @@ func (d *machine) prefetch(t *rapid.T) {
 	}
 	want := d.m.prefetch(keys)
 	n, err := d.c.Prefetch(t.Context(), items, fill)
-	d.c.Wait(everything)
+	d.c.Wait(context.Background(), everything)
 	if err != nil || n != want {
 		t.Fatalf("prefetch %v started %d, %v; want %d", fmt.Sprint(keys), n, err, want)
 	}

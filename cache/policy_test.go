@@ -399,7 +399,7 @@ func TestSweepWithPrefetch(t *testing.T) {
 			if _, err := c.Prefetch(t.Context(), layer(l+1), fill); err != nil {
 				t.Fatal(err)
 			}
-			c.Wait(everything)
+			c.Wait(t.Context(), everything)
 			for _, l := range leases {
 				l.Release()
 			}

@@ -162,7 +162,7 @@ func TestPrefetchErrorIsDropped(t *testing.T) {
 	g.err = errors.New("bad")
 	close(g.open)
 	prefetch(t, c, g.load, 1)
-	c.Wait(everything)
+	c.Wait(t.Context(), everything)
 	mustAcquire(t, c, 1, 100*kib).Release()
 	atRest(t, c)
 }
@@ -220,11 +220,11 @@ func TestWait(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		c.Wait(func(k int) bool { return k != 1 })
+		c.Wait(context.Background(), func(k int) bool { return k != 1 })
 		if over.Load() {
 			t.Error("Wait waited for a key that does not match")
 		}
-		c.Wait(everything)
+		c.Wait(t.Context(), everything)
 		if !over.Load() {
 			t.Error("Wait returned while the abandoned decode was running")
 		}
@@ -254,7 +254,7 @@ func TestDropLeavesNoReference(t *testing.T) {
 		}
 		all := func(*store) bool { return true }
 		weaks = append(weaks, dropLeased(t, c, load, all))
-		c.Wait(all)
+		c.Wait(context.Background(), all)
 		for range 3 {
 			runtime.GC()
 		}
