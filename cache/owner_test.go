@@ -1,0 +1,74 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+// What an owner of the cache looks at does not show in the statistics.
+func TestBorrow(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	defer c.Close()
+	if _, ok := c.Borrow(1); ok {
+		t.Error("borrowed what is not there")
+	}
+	load := func(_ context.Context, _ []Item[int], bufs [][]byte) error { bufs[0][0] = 9; return nil }
+	l, err := c.Acquire(t.Context(), Item[int]{Key: 1, Size: 100}, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	before := c.Stats()
+	b, ok := c.Borrow(1)
+	if !ok || b.Bytes()[0] != 9 {
+		t.Fatal("not borrowed")
+	}
+	if s := c.Stats(); s.Hits != before.Hits || s.BytesAcquired != before.BytesAcquired || s.Leased == 0 {
+		t.Errorf("before %+v, with a loan %+v", before, s)
+	}
+	c.Drop(func(int) bool { return true })
+	if _, ok := c.Borrow(1); ok {
+		t.Error("borrowed what was dropped")
+	}
+	b.Release()
+	if s := c.Stats(); s.Leased != 0 || s.Entries != 0 {
+		t.Errorf("at rest: %+v", s)
+	}
+}
+
+// Requests in line for keys of one owner fail; the others move up.
+func TestFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 1 << 20})
+		defer c.Close()
+		load := func(context.Context, []Item[int], [][]byte) error { return nil }
+		held, err := c.Acquire(t.Context(), Item[int]{Key: 1, Size: 1 << 20}, load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := errors.New("owner gone")
+		results := make(chan error, 2)
+		for _, k := range []int{2, 3} {
+			go func() {
+				l, err := c.Acquire(t.Context(), Item[int]{Key: k, Size: 1 << 20}, load)
+				l.Release()
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		c.Fail(func(k int) bool { return k == 2 }, gone)
+		if err := <-results; !errors.Is(err, gone) {
+			t.Errorf("the failed request: %v", err)
+		}
+		synctest.Wait()
+		if n := c.Stats().Waiting; n != 1 {
+			t.Errorf("%d requests wait, want the other owner's", n)
+		}
+		held.Release()
+		if err := <-results; err != nil {
+			t.Errorf("the other request: %v", err)
+		}
+	})
+}
