@@ -95,7 +95,8 @@ func (f *File) unmap() error {
 	if f.data == nil {
 		return nil
 	}
-	return f.data.Unmap()
+	data := f.data // Unmap clears what it is given, and Mapped may be looking
+	return data.Unmap()
 }
 
 // ReadAt reads from the file's descriptor, never from the mapping, so that a
