@@ -12,35 +12,58 @@ import (
 // maxInflate is the most bytes that deflate can make of one.
 const maxInflate = 1032
 
-// Inflate reads a deflated storage from r, the file it was described from,
-// into dst, which must hold exactly s.Bytes. Size and CRC are checked; on an
-// error the contents of dst are of no use. It keeps no slice.
+// Inflater reads a deflated storage from front to back. It is an io.Reader for
+// one goroutine. Before it hands out the last bytes it checks size and CRC: an
+// error then says that what was read before is of no use.
+type Inflater struct {
+	z    *inflater
+	left int64
+}
+
+// Open starts to inflate a deflated storage from r, the file it was described
+// from. The caller closes it.
+func (s *Storage) Open(r io.ReaderAt) *Inflater {
+	if !s.Deflated {
+		panic("pytorch: Open of a storage that is not deflated")
+	}
+	return &Inflater{newInflater(io.NewSectionReader(r, s.Offset, s.Compressed), s.Offset, s.Compressed, s.CRC32), s.Bytes}
+}
+
+// Read is that of an io.Reader: io.EOF stands behind the last byte.
+func (i *Inflater) Read(p []byte) (int, error) {
+	if i.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := i.z.Read(p[:min(int64(len(p)), i.left)])
+	if i.left -= int64(n); i.left == 0 {
+		// io.ReadFull would not hear an error beside the last byte.
+		if err := i.z.finish(); err != nil {
+			return 0, err
+		}
+		return n, nil
+	}
+	if err == io.EOF {
+		err = i.z.explain(io.ErrUnexpectedEOF)
+	}
+	return n, err
+}
+
+// Close gives the memory of the decompressor back.
+func (i *Inflater) Close() { i.z.close() }
+
+// Inflate reads a whole deflated storage into dst, which must hold exactly
+// s.Bytes. On an error the contents of dst are of no use. It keeps no slice.
 func (s *Storage) Inflate(r io.ReaderAt, dst []byte) error {
 	if int64(len(dst)) != s.Bytes {
 		panic("pytorch: Inflate into a buffer of another size")
 	}
-	return s.InflateRange(r, dst, 0)
-}
-
-// InflateRange is Inflate for the bytes of the storage at off: it inflates
-// from the start and keeps only what fits dst. The CRC is checked when dst
-// reaches the end of the storage. It keeps no slice.
-func (s *Storage) InflateRange(r io.ReaderAt, dst []byte, off int64) error {
-	if !s.Deflated || off < 0 || off > s.Bytes-int64(len(dst)) {
-		panic("pytorch: InflateRange of a stored storage or outside of it")
+	z := s.Open(r)
+	defer z.Close()
+	if s.Bytes == 0 {
+		return z.z.finish()
 	}
-	z := newInflater(io.NewSectionReader(r, s.Offset, s.Compressed), s.Offset, s.Compressed, s.CRC32)
-	defer z.close()
-	if _, err := io.CopyN(io.Discard, z, off); err != nil {
-		return z.explain(err)
-	}
-	if _, err := io.ReadFull(z, dst); err != nil {
-		return z.explain(err)
-	}
-	if off+int64(len(dst)) < s.Bytes {
-		return nil
-	}
-	return z.finish()
+	_, err := io.ReadFull(z, dst)
+	return err
 }
 
 // inflater inflates one entry and checks its CRC at the end.
