@@ -51,7 +51,7 @@ func (t *Tensor) Acquire(ctx context.Context, dt tensor.DType) (Lease, error) {
 // no lock but the cache's.
 func (t *Tensor) hit(dt tensor.DType) (Lease, bool) {
 	r := t.res.Load()
-	if r == nil || r.err != nil {
+	if r == nil || r.err != nil || t.st.shut.Load() {
 		return Lease{}, false
 	}
 	if dt == tensor.Stored {
@@ -69,8 +69,7 @@ func (t *Tensor) lease(r *resolution, dt tensor.DType, c cache.Lease) Lease {
 }
 
 func item(t *Tensor, r *resolution, dt tensor.DType) cache.Item[key] {
-	// The product fits: the container checked the stored size, and no dtype is
-	// more than 8 times as wide as the codes it is decoded from.
+	// The product fits: maxNumel bounds what a container may claim.
 	size, _ := tensor.Bytes(r.dec.Numel(), dt)
 	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size}
 }
@@ -206,6 +205,9 @@ func (st *Store) AcquireCount(ctx context.Context, ts []*Tensor, dt tensor.DType
 		return nil, Count{}, err
 	}
 	for _, t := range ts {
+		if t.st != st {
+			return undo(t.errorf("a handle of another store"))
+		}
 		r, err := t.resolve(ctx)
 		if err != nil {
 			return undo(err)

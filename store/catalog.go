@@ -166,6 +166,14 @@ func (c *catalog) findAliases() {
 	}
 }
 
+// suggest lists the names that may be meant by one that is no tensor.
+func (c *catalog) suggest(name string) []string {
+	if i, ok := c.byName[name]; ok && c.entries[i].owner >= 0 {
+		return []string{c.entries[c.entries[i].owner].name}
+	}
+	return c.nearest(name)
+}
+
 // nearest lists up to three logical names that look most like name.
 func (c *catalog) nearest(name string) []string {
 	type scored struct {

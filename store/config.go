@@ -20,9 +20,12 @@ const NoCache = -1
 // Config tunes a Store. The zero value is sane; each field says what zero
 // means. Validate reports every field that is out of range.
 type Config struct {
-	// CacheBudget bounds all decoded bytes that the store holds: cached,
-	// leased, in flight and free for reuse. Bytes; 0 means
-	// DefaultCacheBudget, NoCache means none.
+	// CacheBudget bounds the decoded bytes that the store holds: cached,
+	// leased, in flight, buffers of tiles, and memory free for reuse. Bytes; 0
+	// means DefaultCacheBudget, NoCache means none. A single tensor that is
+	// larger is let in alone (see Strict). Not counted are the scales that
+	// Packed hands out, and the few MiB that each worker needs to read files
+	// that are not mapped.
 	CacheBudget int64
 	// Workers is how many goroutines decode at once, over all callers of the
 	// store. 0 means GOMAXPROCS.
@@ -107,13 +110,11 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Effective is c with every default filled in.
+// Effective is c with its defaults filled in, but for Descriptors and Limits,
+// whose defaults are those of the machine and of the reader.
 func (c Config) Effective() Config {
-	switch {
-	case c.CacheBudget == 0:
+	if c.CacheBudget == 0 {
 		c.CacheBudget = DefaultCacheBudget
-	case c.CacheBudget < 0:
-		c.CacheBudget = 0
 	}
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"sort"
 
 	"nibble/cache"
@@ -57,8 +58,12 @@ func newBatch(jobs []job) *batch {
 func step(j *job) int64 {
 	unit := j.r.dec.Align()
 	if j.r.blockSize > 0 {
-		unit = j.r.blockSize * alignBlocks
+		// A file may claim any size for a block: one that holds the whole tensor
+		// is as good as one that is larger.
+		unit = min(j.r.blockSize, max(j.r.dec.Numel(), 1))
+		unit *= min(alignBlocks, math.MaxInt64/unit)
 	}
+	unit = max(min(unit, math.MaxInt64/2), 1)
 	perRange := rangeBytes * 8 / int64(j.dt.Bits())
 	return max(perRange/unit, 1) * unit
 }
@@ -88,8 +93,8 @@ func (b *batch) fetch(i int) {
 	}
 	for p := range j.r.dec.Parts() {
 		e := j.r.parts[p]
-		if off, n := j.r.dec.Span(p, lo, to); e.view == nil && n > 0 {
-			_ = e.shard.file.Advise(mmap.WillNeed, e.off+off, n)
+		if off, n := e.source(j.r.dec.Span(p, lo, to)); n > 0 {
+			_ = e.shard.file.Advise(mmap.WillNeed, off, n)
 		}
 	}
 }
@@ -98,7 +103,13 @@ func (b *batch) fetch(i int) {
 func (b *batch) workers() int {
 	var total int64
 	for i := range b.jobs {
-		total += int64(len(b.jobs[i].dst))
+		j := &b.jobs[i]
+		total += int64(len(j.dst))
+		for p := range j.r.dec.Parts() {
+			if v := j.r.parts[p].view; v != nil && v.serial() {
+				return 1
+			}
+		}
 	}
 	if total < soloBytes {
 		return 1
@@ -115,13 +126,15 @@ func (st *Store) decode(ctx context.Context, jobs []job) error {
 	}
 	b := newBatch(jobs)
 	total := b.first[len(jobs)]
-	scratch := make([]scratch, min(st.pool.Workers(), max(total, 1)))
-	err := st.pool.Run(ctx, total, min(b.workers(), len(scratch)), func(worker, i int) error {
+	workers := min(b.workers(), st.pool.Workers(), max(total, 1))
+	scratch := st.takeScratch(workers)
+	defer st.putScratch(scratch)
+	err := st.pool.Run(ctx, total, workers, func(worker, i int) error {
 		n, lo, hi := b.at(i)
 		if jobs[n].cold {
 			b.fetch(i)
 		}
-		return scratch[worker].decodeRange(&jobs[n], lo, hi)
+		return scratch[worker].decodeRange(ctx, &jobs[n], lo, hi)
 	})
 	if err != nil {
 		return err
@@ -150,23 +163,44 @@ type scratch struct {
 	files   [quant.MaxParts]*mmap.File
 }
 
-func (s *scratch) decodeRange(j *job, lo, hi int64) error {
+// takeScratch returns scratch for so many workers: what reading without a
+// mapping needs is some MiB each, and is used again.
+func (st *Store) takeScratch(workers int) []*scratch {
+	list := make([]*scratch, workers)
+	for i := range list {
+		if s, ok := st.scratch.Get().(*scratch); ok {
+			list[i] = s
+		} else {
+			list[i] = new(scratch)
+		}
+	}
+	return list
+}
+
+func (st *Store) putScratch(list []*scratch) {
+	for _, s := range list {
+		s.windows, s.files = [quant.MaxParts][]byte{}, [quant.MaxParts]*mmap.File{}
+		st.scratch.Put(s)
+	}
+}
+
+func (s *scratch) decodeRange(ctx context.Context, j *job, lo, hi int64) error {
 	n := j.r.dec.Parts()
 	for p := range n {
 		s.files[p] = j.r.parts[p].shard.file
 	}
 	var failed error
-	fault := mmap.Guard(s.files[:n], func() { failed = s.decode(j, lo, hi, n) })
+	fault := mmap.Guard(s.files[:n], func() { failed = s.decode(ctx, j, lo, hi, n) })
 	if fault != nil {
 		failed = fault
 	}
 	return rule.Locate(failed, s.files[0].Path(), j.t.name)
 }
 
-func (s *scratch) decode(j *job, lo, hi int64, parts int) error {
+func (s *scratch) decode(ctx context.Context, j *job, lo, hi int64, parts int) error {
 	for p := range parts {
 		off, n := j.r.dec.Span(p, lo, hi)
-		w, err := j.r.parts[p].window(off, n, &s.buf[p])
+		w, err := j.r.parts[p].window(ctx, off, n, &s.buf[p])
 		if err != nil {
 			return err
 		}
@@ -237,8 +271,8 @@ func (j *job) verify() error {
 func (j *job) dropPages() {
 	for p := range j.r.dec.Parts() {
 		e := j.r.parts[p]
-		if off, n := j.r.dec.Span(p, j.lo, j.hi); e.view == nil {
-			_ = e.shard.file.Advise(mmap.DontNeed, e.off+off, n)
+		if off, n := e.source(j.r.dec.Span(p, j.lo, j.hi)); n > 0 {
+			_ = e.shard.file.Advise(mmap.DontNeed, off, n)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Package store opens checkpoints of large models and decodes their tensors
 // lazily: each file is mapped once, a handle finds its bytes on first use,
 // decoding runs block-parallel, and recently decoded tensors stay in a cache
-// that never exceeds its byte budget.
+// with a byte budget that it keeps: only a single tensor larger than all of it
+// is let in above it, alone, unless Config.Strict says otherwise.
 //
 //	st, err := store.Open(ctx, "/models/llama-70b-bnb-4bit")
 //	if err != nil { … }

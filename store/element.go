@@ -7,17 +7,16 @@ import (
 )
 
 // Element are the Go types that tensors are read into. Each stands for one
-// dtype; uint8 for U8.
+// dtype, and uint8 for Bool as well as U8: a file may hold any byte for a
+// truth, and Go's bool may not.
 type Element interface {
-	bool | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 |
+	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 |
 		tensor.Float16 | tensor.BFloat16 | float32 | float64 | complex64 | complex128
 }
 
 // dtypeOf is the dtype that T stands for.
 func dtypeOf[T Element]() tensor.DType {
 	switch any(*new(T)).(type) {
-	case bool:
-		return tensor.Bool
 	case uint8:
 		return tensor.U8
 	case int8:
@@ -48,6 +47,10 @@ func dtypeOf[T Element]() tensor.DType {
 		return tensor.C128
 	}
 }
+
+// holds reports whether elements of the Go type that stands for have can be
+// those of a tensor of dt.
+func holds(have, dt tensor.DType) bool { return have == dt || have == tensor.U8 && dt == tensor.Bool }
 
 // bytesOf views a slice of elements as bytes.
 func bytesOf[T Element](s []T) []byte {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"strings"
 
 	"nibble/mmap"
@@ -18,38 +19,41 @@ type shard struct {
 // the size of the file. Its bytes are row-major and little-endian to whoever
 // reads them through window.
 type entry struct {
-	name    string
-	dtype   tensor.DType
-	shape   tensor.Shape
-	numel   int64
-	shard   *shard
-	off     int64  // absolute, in the file of shard
-	n       int64  // bytes
-	view    viewer // how to read what is not simply n bytes at off; nil for those
-	owner   int32  // the logical tensor this is a companion of, by index of its entry; -1 for none
-	logical int32  // index in catalog.tensors, for entries without an owner
-	err     error  // why there are no bytes, such as IDX-003
+	name     string
+	dtype    tensor.DType
+	shape    tensor.Shape
+	numel    int64
+	shard    *shard
+	off      int64  // absolute, in the file of shard
+	n        int64  // bytes
+	expanded bool   // repeats bytes of the file: a view of torch
+	view     viewer // how to read what is not simply n bytes at off; nil for those
+	owner    int32  // the logical tensor this is a companion of, by index of its entry; -1 for none
+	logical  int32  // index in catalog.tensors, for entries without an owner
+	err      error  // why there are no bytes, such as IDX-003
 }
 
 // viewer reads a stored tensor whose bytes do not lie row-major and
 // little-endian in the file.
 type viewer interface {
 	// window is entry.window.
-	window(off, n int64, scratch *[]byte) ([]byte, error)
-	// check is entry.check.
-	check(off, n int64) error
+	window(ctx context.Context, off, n int64, scratch *[]byte) ([]byte, error)
+	// source is the range of the file that bytes [off, off+n) come from.
+	source(off, n int64) (fileOff, fileN int64)
+	// serial reports that windows are cheap only from front to back.
+	serial() bool
 }
 
 // window returns bytes [off, off+n) of the stored tensor. They lie in the
 // mapping, read-only and valid while the file is retained, or in *scratch,
 // valid until its next use. Reading them may fault: callers run under
 // mmap.Guard.
-func (e *entry) window(off, n int64, scratch *[]byte) ([]byte, error) {
+func (e *entry) window(ctx context.Context, off, n int64, scratch *[]byte) ([]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
 	if e.view != nil {
-		return e.view.window(off, n, scratch)
+		return e.view.window(ctx, off, n, scratch)
 	}
 	return e.shard.file.Window(e.off+off, n, scratch)
 }
@@ -58,10 +62,17 @@ func (e *entry) window(off, n int64, scratch *[]byte) ([]byte, error) {
 // reaches them: behind the end of a file that shrank, a mapping reads zeros up
 // to the end of the page.
 func (e *entry) check(off, n int64) error {
+	off, n = e.source(off, n)
+	return e.shard.file.Check(off + n)
+}
+
+// source is the range of the file that bytes [off, off+n) of the stored tensor
+// come from.
+func (e *entry) source(off, n int64) (fileOff, fileN int64) {
 	if e.view != nil {
-		return e.view.check(off, n)
+		return e.view.source(off, n)
 	}
-	return e.shard.file.Check(e.off + off + n)
+	return e.off + off, n
 }
 
 // role is what a companion tensor is to its packed tensor.

@@ -27,15 +27,24 @@ var (
 
 // NotFoundError reports a name that no tensor has. It matches ErrNotFound.
 type NotFoundError struct {
-	Path    string
-	Name    string
-	Nearest []string // up to three existing names, nearest first
+	Path  string
+	Name  string
+	store *Store
+}
+
+// Nearest are up to three existing names that may have been meant, nearest
+// first; of a companion, its packed tensor. Finding them looks at all names.
+func (e *NotFoundError) Nearest() []string {
+	if e.store == nil {
+		return nil
+	}
+	return e.store.suggest(e.Name)
 }
 
 func (e *NotFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: no tensor named %q", e.Path, e.Name)
-	for i, n := range e.Nearest {
+	for i, n := range e.Nearest() {
 		if i == 0 {
 			b.WriteString("; nearest: ")
 		} else {

@@ -76,7 +76,7 @@ func (st *Store) Layers(ctx context.Context) iter.Seq2[*Layer, error] {
 		for i, span := range st.layers() {
 			err := ctx.Err()
 			if err == nil {
-				err = st.open()
+				err = st.live()
 			}
 			if err != nil {
 				yield(nil, err)
@@ -113,12 +113,16 @@ func (st *Store) prefetcher(ctx context.Context) *prefetcher {
 	return p
 }
 
-// from starts to decode the layers behind pos, without waiting for them.
+// from starts to decode the layers behind pos, and does not wait for them. Their
+// quantization states are read meanwhile.
 func (p *prefetcher) from(pos int, dt tensor.DType) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	layers := p.st.layers()
-	last := min(pos+p.st.cfg.Prefetch, len(layers)-1)
+	last := len(layers) - 1
+	if n := p.st.cfg.Prefetch; n < last-pos {
+		last = pos + n
+	}
 	for p.next = max(p.next, pos+1); p.next <= last && p.ctx.Err() == nil; p.next++ {
 		for _, t := range layers[p.next].members {
 			p.asked[t] = true
@@ -134,7 +138,7 @@ func (p *prefetcher) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.asked) > 0 {
-		p.st.cache.Wait(func(k key) bool { return p.asked[k.t] })
+		_ = p.st.cache.Wait(context.Background(), func(k key) bool { return p.asked[k.t] })
 	}
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"unsafe"
 
 	"nibble/cache"
@@ -66,7 +67,7 @@ func Elements[T Element](l Lease) []T { return elements[T](l) }
 
 func elements[T Element](l Lease) []T {
 	b := l.Bytes()
-	if dtypeOf[T]() != l.dt || b == nil {
+	if !holds(dtypeOf[T](), l.dt) || b == nil {
 		return nil
 	}
 	var zero T
@@ -90,10 +91,12 @@ func (l Lease) Do(f func(data []byte) error) error {
 	if fault := mmap.Guard([]*mmap.File{l.view.file}, func() { err = f(data) }); fault != nil {
 		return l.t.locate(fault)
 	}
-	if err != nil {
-		return err
+	// Bytes behind the end of a file that shrank may have read as zeros, or been
+	// refused by a system call: either explains an error of f.
+	if short := l.t.e.check(0, l.t.e.n); short != nil {
+		return errors.Join(l.t.locate(short), err)
 	}
-	return l.t.locate(l.t.e.check(0, l.t.e.n))
+	return err
 }
 
 // Release gives the bytes back. It reports whether this call ended the lease:

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,19 +13,28 @@ func (st *Store) begin() error {
 	st.life.Lock()
 	defer st.life.Unlock()
 	if st.closed {
-		return &Error{Path: st.path, Offset: -1, Err: ErrClosed}
+		return st.closedError()
 	}
 	st.busy++
 	return nil
 }
 
-// open fails once Close has been called.
-func (st *Store) open() error {
+// live fails once Close has been called.
+func (st *Store) live() error {
 	if err := st.begin(); err != nil {
 		return err
 	}
 	st.end()
 	return nil
+}
+
+func (st *Store) closedError() error { return &Error{Path: st.path, Offset: -1, Err: ErrClosed} }
+
+// whileOpen is ctx, ended by Close.
+func (st *Store) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(st.closing, func() { cancel(st.closedError()) })
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 func (st *Store) end() {
@@ -46,6 +56,7 @@ func (st *Store) Close() error {
 		return nil
 	}
 	st.closed = true
+	st.shut.Store(true)
 	quiet := make(chan struct{})
 	if st.busy == 0 {
 		close(quiet)
@@ -53,11 +64,12 @@ func (st *Store) Close() error {
 		st.quiet = quiet
 	}
 	st.life.Unlock()
-	st.shutdown()
-	<-quiet
-
 	mine := func(k key) bool { return k.t.st == st }
-	st.cache.Wait(mine)
+	st.shutdown()
+	// Who waits for bytes of the budget may wait for leases of whoever closes.
+	st.cache.Fail(mine, st.closedError())
+	<-quiet
+	_ = st.cache.Wait(context.Background(), mine)
 	st.cache.Drop(mine)
 	open := st.views.open()
 	for _, k := range st.cache.Leases(mine) {

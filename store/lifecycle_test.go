@@ -144,6 +144,88 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// Close does not wait for requests that wait for leases of whoever closes, nor
+// for a loop over tiles that it is called from.
+func TestCloseDoesNotWaitForItself(t *testing.T) {
+	ctx := context.Background()
+	for _, shared := range []bool{false, true} {
+		cfg := store.Config{CacheBudget: 50 << 10}
+		var opts []store.Option
+		if shared {
+			c, err := store.NewCache(cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			opts = append(opts, store.WithCache(c))
+		}
+		st, err := store.Open(ctx, modelFile, append(opts, store.WithConfig(cfg))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := find(t, st, "model.layers.0.mlp.up_proj.weight").Acquire(ctx, tensor.F32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan error, 2)
+		go func() {
+			waits <- release(find(t, st, "model.layers.1.mlp.up_proj.weight").Acquire(ctx, tensor.F32))
+		}()
+		go func() {
+			waits <- firstError(find(t, st, "model.layers.2.mlp.up_proj.weight").Tiles(ctx, tensor.F32, 40<<10))
+		}()
+		for st.Stats().Waiting < 1 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := st.Close(); !errors.Is(err, store.ErrLeased) {
+			t.Errorf("Close: %v, want ErrLeased", err)
+		}
+		for range 2 {
+			if err := <-waits; err != nil && !errors.Is(err, store.ErrClosed) {
+				t.Errorf("a waiting request: %v, want ErrClosed", err)
+			}
+		}
+		if _, err := find(t, st, "model.layers.0.mlp.up_proj.weight").Acquire(ctx, tensor.F32); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("a hit after Close: %v, want ErrClosed", err)
+		}
+		held.Release()
+	}
+
+	st, err := store.Open(ctx, modelFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiles := 0
+	for _, err := range find(t, st, "lm_head.weight").Tiles(ctx, tensor.F32, 4<<10) {
+		if tiles++; tiles == 1 {
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
+		} else if !errors.Is(err, store.ErrClosed) {
+			t.Errorf("tile %d after Close: %v", tiles, err)
+		}
+	}
+	if tiles != 2 {
+		t.Errorf("%d tiles, want one and the error", tiles)
+	}
+}
+
+func find(t *testing.T, st *store.Store, name string) *store.Tensor {
+	h, err := st.Tensor(name)
+	if err != nil {
+		t.Error(err)
+	}
+	return h
+}
+
+// Handles of one store are not another's to acquire.
+func TestHandleOfAnotherStore(t *testing.T) {
+	a, b := open(t, modelFile, store.Config{}), open(t, modelFile, store.Config{})
+	if _, err := a.AcquireMany(context.Background(), []*store.Tensor{find(t, b, "lm_head.weight")}, tensor.F32); err == nil {
+		t.Error("acquired through the wrong store")
+	}
+}
+
 // A done context is always its error, and is not remembered.
 func TestDoneContext(t *testing.T) {
 	st := open(t, modelFile, store.Config{})
@@ -167,6 +249,14 @@ func TestDoneContext(t *testing.T) {
 			t.Errorf("Acquire of cached %s: %v", h.Name(), err)
 		}
 		l.Release()
+	}
+	for h := range st.Tensors() {
+		if _, err := st.AcquireMany(done, []*store.Tensor{h}, tensor.Stored); !errors.Is(err, context.Canceled) {
+			t.Errorf("AcquireMany of resolved %s: %v", h.Name(), err)
+		}
+		if _, err := h.Info(done); !errors.Is(err, context.Canceled) {
+			t.Errorf("Info of resolved %s: %v", h.Name(), err)
+		}
 	}
 	for layer, err := range st.Layers(done) {
 		if layer != nil || !errors.Is(err, context.Canceled) {
@@ -292,6 +382,11 @@ func TestLeaseDo(t *testing.T) {
 	}
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
+	}
+	// What f makes of a cut file explains itself: a system call refuses the
+	// bytes, or they are zeros.
+	if err := l.Do(func([]byte) error { return mine }); !errors.Is(err, store.ErrTruncated) || !errors.Is(err, mine) {
+		t.Errorf("Do with an error of its own on a truncated file: %v", err)
 	}
 	if err := l.Do(touch); !errors.Is(err, store.ErrTruncated) {
 		t.Errorf("Do on a truncated file: %v", err)

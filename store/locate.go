@@ -16,10 +16,6 @@ import (
 	"nibble/store/safetensors"
 )
 
-// maxIndexBytes bounds an index file: the largest published ones are some 20
-// MB for 100,000 tensors.
-const maxIndexBytes = 256 << 20
-
 // location is what a path given to Open turns out to be: the files to open, in
 // order, and the index that says which tensor is where.
 type location struct {
@@ -134,12 +130,12 @@ func readIndex(path string) (*safetensors.Index, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxIndexBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, safetensors.MaxIndex+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxIndexBytes {
-		return nil, rule.New(rule.IndexJSON, "index is larger than %d bytes", maxIndexBytes)
+	if len(data) > safetensors.MaxIndex {
+		return nil, rule.New(rule.IndexJSON, "index is larger than %d bytes", safetensors.MaxIndex)
 	}
 	return safetensors.ParseIndex(data)
 }
@@ -323,9 +319,13 @@ func (loc *location) noteOthers(names []string, chosen ...string) {
 	}
 }
 
-func count(n int, what string) string {
-	if n == 1 {
+// count is n of what, with its plural where an s does not make it.
+func count(n int, what string, plural ...string) string {
+	switch {
+	case n == 1:
 		return "1 " + what
+	case len(plural) > 0:
+		return strconv.Itoa(n) + " " + plural[0]
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }

@@ -242,11 +242,11 @@ func TestNames(t *testing.T) {
 	st := open(t, modelFile, store.Config{})
 	_, err := st.Tensor("lm_head.wieght")
 	var nf *store.NotFoundError
-	if !errors.As(err, &nf) || !errors.Is(err, store.ErrNotFound) || !slices.Contains(nf.Nearest, "lm_head.weight") {
+	if !errors.As(err, &nf) || !errors.Is(err, store.ErrNotFound) || !slices.Contains(nf.Nearest(), "lm_head.weight") {
 		t.Errorf("a misspelt name: %v", err)
 	}
 	_, err = st.Tensor("model.layers.0.mlp.up_proj.weight.absmax")
-	if !errors.As(err, &nf) || !slices.Equal(nf.Nearest, []string{"model.layers.0.mlp.up_proj.weight"}) {
+	if !errors.As(err, &nf) || !slices.Equal(nf.Nearest(), []string{"model.layers.0.mlp.up_proj.weight"}) {
 		t.Errorf("a companion: %v", err)
 	}
 	tied := open(t, filepath.Join(wild(t), "variants", "hdr_tied_alias.safetensors"), store.Config{})

@@ -58,7 +58,7 @@ func (t *Tensor) Packed(ctx context.Context) (*Packed, error) {
 	if p.Scheme == SchemeInt8 && len(p.Shape) == 2 {
 		p.BlockSize = p.Shape[1]
 	}
-	err = t.wholeCompanions(r, func(parts [][]byte) {
+	err = t.wholeCompanions(ctx, r, func(parts [][]byte) {
 		dec.Scales(p.Scales, parts)
 		p.Table = dec.Values(parts)
 	})

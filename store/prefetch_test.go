@@ -116,7 +116,7 @@ func BenchmarkPrefetchOverlap(b *testing.B) {
 // entries alone.
 func TestSharedCache(t *testing.T) {
 	ctx := context.Background()
-	shared, err := store.NewCache(store.Config{CacheBudget: 16 << 20})
+	shared, err := store.NewCache(store.Config{CacheBudget: 16 << 20}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,34 +1,36 @@
 package store
 
 import (
+	"context"
 	"strings"
 
 	"nibble/internal/rule"
+	"nibble/mmap"
 	"nibble/quant"
 	"nibble/tensor"
 )
 
 // bind finds the decoder of t and the stored parts that feed it.
-func (t *Tensor) bind() *resolution {
+func (t *Tensor) bind(ctx context.Context) *resolution {
 	r := &resolution{scheme: SchemePlain, shape: t.e.shape}
 	if r.err = t.e.err; r.err != nil {
 		return r
 	}
 	switch {
 	case t.object != nil:
-		t.object.bind(t, r)
+		t.object.bind(ctx, t, r)
 	case len(t.companions) == 0:
 		r.dec = quant.NewPlain(t.e.numel, t.e.dtype, false)
 		r.parts[0] = t.e
 	default:
-		t.bindCompanions(r)
+		t.bindCompanions(ctx, r)
 	}
 	return r
 }
 
 // bindCompanions tells the two families apart: LLM.int8() names its statistics
 // by module, 4-bit by parameter.
-func (t *Tensor) bindCompanions(r *resolution) {
+func (t *Tensor) bindCompanions(ctx context.Context, r *resolution) {
 	set, err := t.companionSet()
 	if err != nil {
 		r.scheme, r.err = SchemeUnknown, err
@@ -41,25 +43,38 @@ func (t *Tensor) bindCompanions(r *resolution) {
 	case int8s && four:
 		r.scheme, r.err = SchemeUnknown, rule.New(rule.QuantClash, "companions of both LLM.int8() and 4-bit quantization")
 	case int8s:
-		t.bindInt8(r, set)
+		t.bindInt8(ctx, r, set)
 	default:
-		t.bindFourBit(r, set)
+		t.bindFourBit(ctx, r, set)
 	}
 }
 
-// companionSet sorts the companions by role. Two of one role, or one that the
-// index promises and no shard holds, are errors.
+// companionSet sorts the companions by role. Two of one role are an error, as
+// is one that cannot be used.
 func (t *Tensor) companionSet() (set [numRoles]*entry, err error) {
 	for _, c := range t.companions {
 		if set[c.role] != nil {
 			return set, rule.New(rule.QuantClash, "two quant states: %q and %q", set[c.role].name, c.e.name)
 		}
-		if c.e.err != nil {
-			return set, rule.New(rule.Companion, "missing companion %q: %w", c.e.name, c.e.err)
-		}
 		set[c.role] = c.e
 	}
-	return set, nil
+	return set, usable(t.e, set)
+}
+
+// usable refuses a quantized tensor with a part that cannot be read, or that
+// repeats its bytes: what is computed from the lengths of such parts would be
+// no claim about the file.
+func usable(packed *entry, set [numRoles]*entry) error {
+	for _, e := range append(set[:], packed) {
+		switch {
+		case e == nil:
+		case e.err != nil:
+			return rule.New(rule.Companion, "missing companion %q: %w", e.name, e.err)
+		case e.expanded:
+			return rule.New(rule.CompanionLen, "%q is a view that repeats the elements of its storage", e.name)
+		}
+	}
+	return nil
 }
 
 // stored is what quant asks to know of a companion; nil stays nil.
@@ -70,28 +85,37 @@ func stored(e *entry) *quant.Stored {
 	return &quant.Stored{DType: e.dtype, Shape: e.shape, Bytes: e.n}
 }
 
-func (t *Tensor) bindFourBit(r *resolution, set [numRoles]*entry) {
+func (t *Tensor) bindFourBit(ctx context.Context, r *resolution, set [numRoles]*entry) {
 	r.scheme = SchemeUnknown
 	if set[roleState] == nil {
-		r.err = rule.New(rule.Companion, "missing companion %s", t.name+stateMark+"…")
+		r.err = rule.New(rule.Companion, "missing companion %q", t.name+stateMark+"…")
 		return
 	}
-	name := set[roleState].name
-	kind := name[strings.LastIndex(name, stateMark)+len(stateMark):]
-	r.scheme = fourBitScheme(kind)
-	data, err := set[roleState].read(quant.MaxState)
+	r.scheme = fourBitScheme(stateType(set[roleState].name))
+	state, err := parseState(ctx, set[roleState])
 	if err != nil {
 		r.err = err
 		return
 	}
-	state, err := quant.ParseState(data)
-	if err != nil {
-		r.err = atEntry(err, set[roleState])
-		return
-	}
-	state.NameType = kind
 	t.bindState(r, state, set)
 }
+
+// parseState reads a quant_state tensor.
+func parseState(ctx context.Context, e *entry) (*quant.State, error) {
+	data, err := e.read(ctx, quant.MaxState)
+	if err != nil {
+		return nil, err
+	}
+	state, err := quant.ParseState(data)
+	if err != nil {
+		return nil, atEntry(err, e)
+	}
+	state.NameType = stateType(e.name)
+	return state, nil
+}
+
+// stateType is the quant type in the name of a quant_state tensor.
+func stateType(name string) string { return name[strings.LastIndexByte(name, '_')+1:] }
 
 func fourBitScheme(quantType string) Scheme {
 	switch quantType {
@@ -126,10 +150,10 @@ func fourBitParts(packed *entry, set [numRoles]*entry) quant.FourBitParts {
 	}
 }
 
-func (t *Tensor) bindInt8(r *resolution, set [numRoles]*entry) {
+func (t *Tensor) bindInt8(ctx context.Context, r *resolution, set [numRoles]*entry) {
 	r.scheme = SchemeInt8
 	if f := set[roleWeightFormat]; f != nil {
-		if r.err = checkWeightFormat(f); r.err != nil {
+		if r.err = checkWeightFormat(ctx, f); r.err != nil {
 			return
 		}
 	}
@@ -143,8 +167,8 @@ func (t *Tensor) bindInt8(r *resolution, set [numRoles]*entry) {
 }
 
 // checkWeightFormat reads the one byte that names the layout.
-func checkWeightFormat(f *entry) error {
-	data, err := f.read(quant.MaxState)
+func checkWeightFormat(ctx context.Context, f *entry) error {
+	data, err := f.read(ctx, quant.MaxState)
 	if err != nil {
 		return err
 	}
@@ -155,22 +179,50 @@ func checkWeightFormat(f *entry) error {
 // about.
 func atEntry(err error, e *entry) error {
 	if re, ok := err.(*rule.Error); ok && re.Offset < 0 {
-		return re.At(e.off)
+		return e.place(re)
 	}
 	return err
 }
 
-// read copies the entry's bytes, which must be at most limit, without touching
-// the mapping.
-func (e *entry) read(limit int64) ([]byte, error) {
+// read copies the entry's bytes, which must be at most limit: by descriptor, or
+// under the guard where they are gathered from a mapping.
+func (e *entry) read(ctx context.Context, limit int64) ([]byte, error) {
 	if e.n > limit {
 		return nil, rule.New(rule.QuantJSON, "%s has %d bytes, want at most %d", e.name, e.n, limit).At(e.off)
 	}
-	buf := make([]byte, e.n)
-	if e.view != nil || e.err != nil {
-		data, err := e.window(0, e.n, &buf)
-		return data, err
+	if e.err != nil {
+		return nil, e.err
 	}
-	_, err := e.shard.file.ReadAt(buf, e.off)
+	buf := make([]byte, e.n)
+	if e.view == nil {
+		_, err := e.shard.file.ReadAt(buf, e.off)
+		return buf, err
+	}
+	err := e.guarded(func() error {
+		var scratch []byte
+		data, err := e.window(ctx, 0, e.n, &scratch)
+		copy(buf, data)
+		return err
+	})
+	if err == nil {
+		err = e.check(0, e.n)
+	}
 	return buf, err
+}
+
+// place says in which file and where the stored tensor is that err is about.
+func (e *entry) place(err *rule.Error) *rule.Error {
+	err.Path = e.shard.file.Path()
+	if e.view == nil {
+		err.Offset = e.off
+	}
+	return err
+}
+
+// guarded runs f, which may touch the mapping, under the guard.
+func (e *entry) guarded(f func() error) (err error) {
+	if fault := mmap.Guard([]*mmap.File{e.shard.file}, func() { err = f() }); fault != nil {
+		return fault
+	}
+	return err
 }

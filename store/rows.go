@@ -109,12 +109,10 @@ func (t *Tensor) Tiles(ctx context.Context, dt tensor.DType, size int) iter.Seq2
 }
 
 func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield func(Tile, error) bool) error {
+	// Not in the way of Close while the caller looks at a tile: the buffer is
+	// the cache's, which stays until it is given back.
 	st := t.st
-	if err := st.begin(); err != nil {
-		return err
-	}
-	defer st.end()
-	r, err := t.resolve(ctx)
+	r, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,7 +134,7 @@ func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield fun
 		}
 		hi := min(lo+step, numel)
 		data := buf[:(hi-lo)*int64(dt.Bits())/8]
-		if err := st.decode(ctx, []job{{t: t, r: r, dt: dt, lo: lo, hi: hi, dst: data, tile: true}}); err != nil {
+		if err := t.decodeTile(ctx, job{t: t, r: r, dt: dt, lo: lo, hi: hi, dst: data, tile: true}); err != nil {
 			return err
 		}
 		if !yield(Tile{Lo: lo, Hi: hi, DType: dt, Data: data}, nil) {
@@ -144,6 +142,23 @@ func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield fun
 		}
 	}
 	return nil
+}
+
+// open resolves t, while the store is open.
+func (t *Tensor) open(ctx context.Context) (*resolution, error) {
+	if err := t.st.begin(); err != nil {
+		return nil, err
+	}
+	defer t.st.end()
+	return t.resolve(ctx)
+}
+
+func (t *Tensor) decodeTile(ctx context.Context, j job) error {
+	if err := t.st.begin(); err != nil {
+		return err
+	}
+	defer t.st.end()
+	return t.st.decode(ctx, []job{j})
 }
 
 const (
@@ -168,6 +183,8 @@ func (st *Store) tileBuffer(ctx context.Context, n int64) (buf []byte, free func
 	if st.cache.Stats().Budget < leastTile {
 		return make([]byte, n), func() {}, nil
 	}
+	ctx, cancel := st.whileOpen(ctx)
+	defer cancel()
 	b, err := st.cache.Buffer(ctx, n)
 	if err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"maps"
@@ -30,15 +31,18 @@ type Store struct {
 	include, exclude *regexp.Regexp     // nil: all, none
 	shown            []*Tensor          // the logical tensors that the globs leave
 	layers           func() []layerSpan // computed once, on first use
+	handles          func() []Tensor    // of StoredTensors, made once, on first use
 
 	cache    *cache.Cache[key]
 	owned    bool // the cache is this store's alone
 	pool     *concurrency.Pool
+	scratch  sync.Pool // of *scratch
 	views    viewTable
 	counters counters
 
 	life     sync.Mutex
 	closed   bool
+	shut     atomic.Bool   // closed, for who cannot take the lock
 	busy     int           // operations between begin and end
 	quiet    chan struct{} // closed when busy falls to 0 after Close; nil before Close
 	closing  context.Context
@@ -57,6 +61,14 @@ type key struct {
 	t   *Tensor
 	dt  tensor.DType
 	raw bool // the stored bytes of the packed tensor, not its elements
+}
+
+// String names the output for people, in the log of a long wait.
+func (k key) String() string {
+	if k.raw {
+		return fmt.Sprintf("%q raw", k.t.name)
+	}
+	return fmt.Sprintf("%q as %s", k.t.name, k.dt)
 }
 
 // Option is an option of Open.
@@ -134,6 +146,9 @@ func (st *Store) openFiles(ctx context.Context) (err error) {
 // Nothing is mapped: every use reads from r, concurrently. r must stay usable
 // until Close and is not closed. name stands for the path in errors.
 func OpenReaderAt(ctx context.Context, name string, r io.ReaderAt, size int64, opts ...Option) (*Store, error) {
+	if size < 0 {
+		return nil, &Error{Path: name, Offset: -1, Err: fmt.Errorf("size is %d bytes", size)}
+	}
 	st, err := newStore(name, opts)
 	if err != nil {
 		return nil, err
@@ -169,6 +184,7 @@ func newStore(path string, opts []Option) (*Store, error) {
 	if st.exclude, err = globs(o.exclude); err != nil {
 		return nil, err
 	}
+	st.handles = sync.OnceValue(st.storedHandles)
 	st.layers = sync.OnceValue(func() []layerSpan { return groupLayers(st.shown) })
 	st.closing, st.shutdown = context.WithCancel(context.Background())
 	if o.cache != nil {
@@ -215,7 +231,7 @@ func (st *Store) shows(name string) bool {
 // Path is the path that was given to Open.
 func (st *Store) Path() string { return st.path }
 
-// Config is the effective configuration, every default filled in.
+// Config is the effective configuration: see Config.Effective.
 func (st *Store) Config() Config { return st.cfg }
 
 // Notes are remarks about the checkpoint for people: files beside it that were
@@ -223,7 +239,11 @@ func (st *Store) Config() Config { return st.cfg }
 func (st *Store) Notes() []string {
 	notes := slices.Clone(st.loc.notes)
 	if n := len(st.stale); n > 0 {
-		notes = append(notes, "the index is stale: "+count(n, "tensor")+" of the shards disagree with it; nibble verify names them")
+		what := "the index is stale: " + count(n, "tensor") + " of the shards disagree with it"
+		if st.loc.index == nil {
+			what = count(n, "copy", "copies") + " of tensors left alone: an earlier shard holds them too"
+		}
+		notes = append(notes, what+"; nibble verify names them")
 	}
 	return notes
 }
@@ -270,13 +290,24 @@ func (st *Store) Len() int { return len(st.shown) }
 // companions included, each as the plain tensor that its container declares.
 func (st *Store) StoredTensors() iter.Seq[*Tensor] {
 	return func(yield func(*Tensor) bool) {
-		for i := range st.entries {
-			e := &st.entries[i]
-			if st.shows(e.name) && !yield(&Tensor{st: st, name: e.name, e: e}) {
+		handles := st.handles()
+		for i := range handles {
+			if st.shows(handles[i].name) && !yield(&handles[i]) {
 				return
 			}
 		}
 	}
+}
+
+// storedHandles makes a plain handle of every entry. They are kept: the cache
+// knows an output by its handle.
+func (st *Store) storedHandles() []Tensor {
+	handles := make([]Tensor, len(st.entries))
+	for i := range handles {
+		h, e := &handles[i], &st.entries[i]
+		h.st, h.name, h.e = st, e.name, e
+	}
+	return handles
 }
 
 // StoredTensor finds one of the StoredTensors by its exact name. The error is
@@ -284,9 +315,9 @@ func (st *Store) StoredTensors() iter.Seq[*Tensor] {
 func (st *Store) StoredTensor(name string) (*Tensor, error) {
 	i, ok := st.byName[name]
 	if !ok {
-		return nil, &NotFoundError{Path: st.path, Name: name, Nearest: st.nearest(name)}
+		return nil, &NotFoundError{Path: st.path, Name: name, store: st}
 	}
-	return &Tensor{st: st, name: name, e: &st.entries[i]}, nil
+	return &st.handles()[i], nil
 }
 
 // Tensor finds a logical tensor by its exact name, or by an alias of it. The
@@ -298,9 +329,5 @@ func (st *Store) Tensor(name string) (*Tensor, error) {
 	if i, ok := st.byName[name]; ok && st.entries[i].owner < 0 {
 		return &st.tensors[st.entries[i].logical], nil
 	}
-	err := &NotFoundError{Path: st.path, Name: name, Nearest: st.nearest(name)}
-	if i, ok := st.byName[name]; ok {
-		err.Nearest = []string{st.entries[st.entries[i].owner].name}
-	}
-	return nil, err
+	return nil, &NotFoundError{Path: st.path, Name: name, store: st}
 }

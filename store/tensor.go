@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"nibble/concurrency"
 	"nibble/internal/rule"
 	"nibble/quant"
 	"nibble/tensor"
@@ -128,7 +129,7 @@ func (r *resolution) lenient(dt tensor.DType) tensor.DType {
 // strict is lenient for a caller who cannot use another dtype.
 func (r *resolution) strict(t *Tensor, dt tensor.DType) (tensor.DType, error) {
 	got := r.lenient(dt)
-	if dt != tensor.Stored && got != dt {
+	if dt != tensor.Stored && !holds(dt, got) {
 		return got, t.errorf("%w: %s tensor of dtype %s does not decode to %s", ErrUnsupported, r.scheme, got, dt)
 	}
 	return got, nil
@@ -138,18 +139,18 @@ func (r *resolution) strict(t *Tensor, dt tensor.DType) (tensor.DType, error) {
 // error; what may be different next time (a done context, I/O, a truncated
 // file) is not.
 func (t *Tensor) resolve(ctx context.Context) (*resolution, error) {
+	if err := concurrency.ContextErr(ctx); err != nil {
+		return nil, t.locate(err)
+	}
 	if r := t.res.Load(); r != nil {
 		return r, r.err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.res.Load(); r != nil {
 		return r, r.err
 	}
-	r := t.bind()
+	r := t.bind(ctx)
 	if r.err != nil {
 		r.err = rule.Locate(r.err, t.e.shard.file.Path(), t.name)
 		if !lasting(r.err) {

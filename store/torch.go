@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+
 	"nibble/internal/rule"
 	"nibble/quant"
 	"nibble/store/pytorch"
@@ -38,6 +40,14 @@ type Opaque struct {
 	File  string // relative to the checkpoint
 }
 
+// A view may repeat the elements of its storage, and so be of any size. One
+// that is larger than maxExpanded bytes, and than maxExpansion times its
+// storage, is not believed.
+const (
+	maxExpanded  = 1 << 30
+	maxExpansion = 1024
+)
+
 // torchEntry describes a tensor of a torch file: plainly where it lies in the
 // file as it is, else by a view.
 func torchEntry(sh *shard, t *pytorch.Tensor, storages []*torchStorage) entry {
@@ -55,6 +65,10 @@ func torchEntry(sh *shard, t *pytorch.Tensor, storages []*torchStorage) entry {
 		return e
 	}
 	s := storages[t.Storage]
+	if e.expanded = e.n > s.Bytes; e.expanded && e.n > max(maxExpanded, maxExpansion*s.Bytes) {
+		e.err = rule.New(rule.TorchLimit, "shape %s is a view of %d bytes that would take %d", t.Shape, s.Bytes, e.n).For(t.Name)
+		return e
+	}
 	inPlace := t.Contiguous && !s.Deflated && (!s.BigEndian || t.DType.WordSize() == 1)
 	e.off = s.Offset + t.Start*int64(t.DType.Size())
 	if !inPlace {
@@ -74,6 +88,7 @@ type objectState struct {
 	companions []int32
 	parts      [numRoles]int32
 	offset     int32
+	json       int32
 }
 
 func newObjectState(q *pytorch.Quantized, at []int32) *objectState {
@@ -83,7 +98,7 @@ func newObjectState(q *pytorch.Quantized, at []int32) *objectState {
 		}
 		return at[i]
 	}
-	o := &objectState{q: q, packed: at[q.Packed], offset: find(q.OffsetTensor)}
+	o := &objectState{q: q, packed: at[q.Packed], offset: find(q.OffsetTensor), json: find(q.JSON)}
 	for _, c := range q.Companions {
 		if at[c] >= 0 {
 			o.companions = append(o.companions, at[c])
@@ -101,7 +116,7 @@ func newObjectState(q *pytorch.Quantized, at []int32) *objectState {
 }
 
 // bind finds the decoder of t from what the objects say.
-func (o *objectState) bind(t *Tensor, r *resolution) {
+func (o *objectState) bind(ctx context.Context, t *Tensor, r *resolution) {
 	r.scheme = SchemeUnknown
 	if o.q.Err != nil {
 		r.err = o.q.Err
@@ -112,10 +127,10 @@ func (o *objectState) bind(t *Tensor, r *resolution) {
 		if i < 0 {
 			continue
 		}
-		if set[role] = &t.st.entries[i]; set[role].err != nil {
-			r.err = rule.New(rule.Companion, "missing companion %q: %w", set[role].name, set[role].err)
-			return
-		}
+		set[role] = &t.st.entries[i]
+	}
+	if r.err = usable(t.e, set); r.err != nil {
+		return
 	}
 	if o.q.Scheme == pytorch.SchemeInt8 {
 		if o.q.WeightFormat != "" {
@@ -124,15 +139,15 @@ func (o *objectState) bind(t *Tensor, r *resolution) {
 				return
 			}
 		}
-		t.bindInt8(r, set)
+		t.bindInt8(ctx, r, set)
 		return
 	}
-	state, err := o.state(t)
+	state, err := o.state(ctx, t)
 	if err != nil {
 		r.err = err
 		return
 	}
-	if o.q.Nested && set[roleNestedMap] == nil {
+	if state.Nested != nil && set[roleNestedAbsmax] != nil && set[roleNestedMap] == nil {
 		set[roleNestedMap] = defaultMap(t.e.shard)
 	}
 	if o.q.Scheme == pytorch.SchemeBlockwise8 {
@@ -148,7 +163,10 @@ func (o *objectState) bind(t *Tensor, r *resolution) {
 
 // state turns the values of the objects into a quantization state, which its
 // decoder judges.
-func (o *objectState) state(t *Tensor) (*quant.State, error) {
+func (o *objectState) state(ctx context.Context, t *Tensor) (*quant.State, error) {
+	if o.json >= 0 {
+		return parseState(ctx, &t.st.entries[o.json])
+	}
 	s := &quant.State{QuantType: o.q.QuantType, BlockSize: o.q.BlockSize, Shape: o.q.Shape}
 	var err error
 	if s.DType, err = restoredDType(o.q.DType, o.q.Scheme); err != nil {
@@ -167,7 +185,7 @@ func (o *objectState) state(t *Tensor) (*quant.State, error) {
 	if o.q.NestedDType != "" {
 		s.Nested.DType, _ = tensor.FromTorch(o.q.NestedDType) // Stored where unknown: refused by the decoder
 	}
-	if s.Nested.Offset, err = o.nestedOffset(t); err != nil {
+	if s.Nested.Offset, err = o.nestedOffset(ctx, t); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -187,7 +205,7 @@ func restoredDType(name, scheme string) (tensor.DType, error) {
 }
 
 // nestedOffset is the offset of nested scales: a number, or a tensor of one.
-func (o *objectState) nestedOffset(t *Tensor) (float64, error) {
+func (o *objectState) nestedOffset(ctx context.Context, t *Tensor) (float64, error) {
 	if o.q.HasOffset {
 		return o.q.NestedOffset, nil
 	}
@@ -198,7 +216,7 @@ func (o *objectState) nestedOffset(t *Tensor) (float64, error) {
 	if e.err != nil || e.numel != 1 || !e.dtype.IsFloat() {
 		return 0, rule.New(rule.Nested, "nested_offset is a tensor of dtype %s and shape %s, want one number", e.dtype, e.shape)
 	}
-	data, err := e.read(16)
+	data, err := e.read(ctx, 16)
 	if err != nil {
 		return 0, err
 	}

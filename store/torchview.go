@@ -1,88 +1,14 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
-	"sync"
 
-	"nibble/cache"
 	"nibble/quant"
-	"nibble/store/pytorch"
 	"nibble/tensor"
 )
-
-// torchStorage is a run of bytes in a torch file that tensors view.
-type torchStorage struct {
-	pytorch.Storage
-	shard *shard
-	blob  *Tensor    // stands for the inflated bytes in the cache; nil when the storage is not deflated
-	mu    sync.Mutex // one inflation at a time
-}
-
-func newTorchStorage(st *Store, sh *shard, s *pytorch.Storage) *torchStorage {
-	ts := &torchStorage{Storage: *s, shard: sh}
-	if s.Deflated {
-		ts.blob = &Tensor{st: st, name: "storage " + s.Key, e: &entry{
-			name: "storage " + s.Key, dtype: tensor.U8, shape: tensor.Shape{s.Bytes}, numel: s.Bytes, shard: sh, n: s.Bytes,
-			view: &inflated{ts},
-		}}
-	}
-	return ts
-}
-
-// window returns bytes [off, off+n) of the storage, in place where it can.
-func (s *torchStorage) window(off, n int64, scratch *[]byte) ([]byte, error) {
-	if s.blob == nil {
-		return s.shard.file.Window(s.Offset+off, n, scratch)
-	}
-	buf := grow(scratch, n)
-	if s.fromCache(buf, off) {
-		return buf, nil
-	}
-	// No room in the budget: inflate what is needed and let the rest go by.
-	return buf, s.InflateRange(s.shard.file, buf, off)
-}
-
-// fromCache copies bytes of the inflated storage out of the cache, and inflates
-// into the cache first if the budget has room at once. It never waits for the
-// budget: the caller holds bytes of it.
-func (s *torchStorage) fromCache(dst []byte, off int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.blob.st
-	k := key{t: s.blob, raw: true}
-	lease, ok := st.cache.TryAcquire(k)
-	if !ok {
-		started, _ := st.cache.Prefetch(st.closing, []cache.Item[key]{{Key: k, Size: s.Bytes}}, st.fill)
-		if started == 0 {
-			return false
-		}
-		st.cache.Wait(func(other key) bool { return other == k })
-		if lease, ok = st.cache.TryAcquire(k); !ok {
-			return false
-		}
-	}
-	defer lease.Release()
-	copy(dst, lease.Bytes()[off:])
-	return true
-}
-
-func (s *torchStorage) check(off, n int64) error {
-	if s.Deflated {
-		return s.shard.file.Check(s.Offset + s.Compressed)
-	}
-	return s.shard.file.Check(s.Offset + off + n)
-}
-
-// inflated reads a deflated storage from its start: the viewer of a blob.
-type inflated struct{ s *torchStorage }
-
-func (v *inflated) window(off, n int64, scratch *[]byte) ([]byte, error) {
-	buf := grow(scratch, n)
-	return buf, v.s.InflateRange(v.s.shard.file, buf, off)
-}
-
-func (v *inflated) check(off, n int64) error { return v.s.check(off, n) }
 
 // stridedView reads a tensor that does not lie in the file row-major and
 // little-endian: it gathers the elements asked for, and only those.
@@ -96,22 +22,26 @@ type stridedView struct {
 	contiguous bool
 }
 
-func (v *stridedView) window(off, n int64, scratch *[]byte) ([]byte, error) {
+// chunkBytes bounds what is read of a storage at once where reading costs
+// memory.
+const chunkBytes = 1 << 20
+
+func (v *stridedView) window(ctx context.Context, off, n int64, scratch *[]byte) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	lo, hi := off/v.size, (off+n+v.size-1)/v.size
-	buf := grow(scratch, (hi-lo)*v.size)
-	first, end := v.extent(lo, hi)
-	var inner []byte
-	src, err := v.storage.window(first*v.size, (end-first)*v.size, &inner)
+	buf, err := grow(scratch, (hi-lo)*v.size)
 	if err != nil {
 		return nil, err
 	}
 	if v.contiguous {
-		copy(buf, src)
+		err = v.copyOut(ctx, buf, lo)
 	} else {
-		v.gather(buf, src, first, lo, hi)
+		err = v.gather(ctx, buf, lo, hi)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if v.storage.BigEndian {
 		tensor.FromOrder(buf, buf, v.word, tensor.HostLittleEndian)
@@ -119,13 +49,17 @@ func (v *stridedView) window(off, n int64, scratch *[]byte) ([]byte, error) {
 	return buf[off-lo*v.size:][:n], nil
 }
 
-func (v *stridedView) check(off, n int64) error {
+// source is the range of the file that elements of bytes [off, off+n) of the
+// tensor lie in.
+func (v *stridedView) source(off, n int64) (int64, int64) {
 	if n == 0 {
-		return nil
+		return v.storage.source(0, 0)
 	}
 	first, end := v.extent(off/v.size, (off+n+v.size-1)/v.size)
-	return v.storage.check(first*v.size, (end-first)*v.size)
+	return v.storage.source(first*v.size, (end-first)*v.size)
 }
+
+func (v *stridedView) serial() bool { return v.storage.Deflated }
 
 // extent is the range of storage elements that elements [lo, hi) of the tensor
 // lie in: exact for contiguous tensors, else by whole rows.
@@ -146,44 +80,135 @@ func (v *stridedView) extent(lo, hi int64) (first, end int64) {
 	return v.start + r0*v.strides[0], v.start + r1*v.strides[0] + reach + 1
 }
 
-// gather copies elements [lo, hi) of the tensor to dst. src begins at element
-// first of the storage.
-func (v *stridedView) gather(dst, src []byte, first, lo, hi int64) {
-	last := len(v.shape) - 1
-	if last < 0 {
-		copy(dst, src)
-		return
+// copyOut copies consecutive elements from lo on to dst.
+func (v *stridedView) copyOut(ctx context.Context, dst []byte, lo int64) error {
+	src, err := v.storage.window(ctx, (v.start+lo)*v.size, int64(len(dst)), &dst)
+	if err != nil {
+		return err
 	}
-	index := make([]int64, len(v.shape))
-	at := v.start - first
-	for d, rest := last, lo; d >= 0; d-- {
-		index[d] = rest % v.shape[d]
-		rest /= v.shape[d]
-		at += index[d] * v.strides[d]
-	}
-	for i := lo; i < hi; {
-		run := min(v.shape[last]-index[last], hi-i)
-		for range run {
-			copy(dst[(i-lo)*v.size:][:v.size], src[at*v.size:])
-			at += v.strides[last]
-			i++
+	copy(dst, src)
+	return nil
+}
+
+// gather copies elements [lo, hi) of the tensor to dst. A mapped storage is
+// looked at as a whole. Elsewhere it goes by in chunks: run by run where the
+// runs lie far apart, else from front to back, each chunk serving all runs.
+func (v *stridedView) gather(ctx context.Context, dst []byte, lo, hi int64) error {
+	first, end := v.extent(lo, hi)
+	var chunk []byte
+	visit := func(first, end int64, each func(chunk []byte, first, end int64)) error {
+		step := max(chunkBytes/v.size, 1)
+		if v.storage.mapped() {
+			step = end - first
 		}
-		index[last] += run
-		for d := last; d > 0 && index[d] == v.shape[d]; d-- {
-			at += v.strides[d-1] - index[d]*v.strides[d]
-			index[d] = 0
-			index[d-1]++
+		for at := first; at < end; at += step {
+			to := min(at+step, end)
+			src, err := v.storage.window(ctx, at*v.size, (to-at)*v.size, &chunk)
+			if err != nil {
+				return err
+			}
+			each(src, at, to)
+		}
+		return nil
+	}
+	if v.storage.mapped() || (end-first)*v.size <= 8*int64(len(dst)) {
+		return visit(first, end, func(src []byte, first, end int64) {
+			for r := range v.runs(lo, hi) {
+				v.pick(dst, src, first, end, r, lo)
+			}
+		})
+	}
+	for r := range v.runs(lo, hi) {
+		last := r.at + (r.n-1)*r.stride
+		err := visit(r.at, last+1, func(src []byte, first, end int64) { v.pick(dst, src, first, end, r, lo) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is n elements of the tensor, from element i on, that lie in the storage
+// at equal distances from at on: a row along the last dimension, or a part.
+type run struct{ i, at, n, stride int64 }
+
+// runs yields elements [lo, hi) of the tensor as runs.
+func (v *stridedView) runs(lo, hi int64) func(yield func(run) bool) {
+	return func(yield func(run) bool) {
+		last := len(v.shape) - 1
+		if last < 0 {
+			yield(run{0, v.start, 1, 1})
+			return
+		}
+		index := make([]int64, len(v.shape))
+		at := v.start
+		for d, rest := last, lo; d >= 0; d-- {
+			index[d] = rest % v.shape[d]
+			rest /= v.shape[d]
+			at += index[d] * v.strides[d]
+		}
+		for i := lo; i < hi; {
+			n := min(v.shape[last]-index[last], hi-i)
+			if !yield(run{i, at, n, v.strides[last]}) {
+				return
+			}
+			i += n
+			index[last] += n
+			at += n * v.strides[last]
+			for d := last; d > 0 && index[d] == v.shape[d]; d-- {
+				at += v.strides[d-1] - index[d]*v.strides[d]
+				index[d] = 0
+				index[d-1]++
+			}
 		}
 	}
 }
 
+// pick copies those elements of r to dst that lie in src, which holds elements
+// [first, end) of the storage. dst begins at element lo of the tensor.
+func (v *stridedView) pick(dst, src []byte, first, end int64, r run, lo int64) {
+	k0, k1 := int64(0), r.n
+	switch {
+	case r.stride > 0:
+		k0 = max(k0, ceilDiv(first-r.at, r.stride))
+		k1 = min(k1, ceilDiv(end-r.at, r.stride))
+	case r.at < first || r.at >= end:
+		return
+	}
+	if k0 >= k1 {
+		return
+	}
+	to, from := (r.i+k0-lo)*v.size, (r.at+k0*r.stride-first)*v.size
+	if r.stride == 1 {
+		copy(dst[to:to+(k1-k0)*v.size], src[from:])
+		return
+	}
+	for range k1 - k0 {
+		copy(dst[to:to+v.size], src[from:])
+		to += v.size
+		from += r.stride * v.size
+	}
+}
+
+// ceilDiv is a/b rounded up, for b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a > 0 && a%b != 0 {
+		q++
+	}
+	return q
+}
+
 // grow makes *scratch n bytes long.
-func grow(scratch *[]byte, n int64) []byte {
+func grow(scratch *[]byte, n int64) ([]byte, error) {
+	if n < 0 || n > math.MaxInt {
+		return nil, fmt.Errorf("%w: a buffer of %d bytes", ErrLimit, n)
+	}
 	if int64(cap(*scratch)) < n {
 		*scratch = make([]byte, n)
 	}
 	*scratch = (*scratch)[:n]
-	return *scratch
+	return *scratch, nil
 }
 
 // defaultMap is the 256-value dynamic map as a stored tensor, for the layouts
@@ -200,8 +225,11 @@ func defaultMap(sh *shard) *entry {
 // memory is stored bytes that no file holds.
 type memory []byte
 
-func (m memory) window(off, n int64, _ *[]byte) ([]byte, error) { return m[off : off+n], nil }
-func (m memory) check(int64, int64) error                       { return nil }
+func (m memory) window(_ context.Context, off, n int64, _ *[]byte) ([]byte, error) {
+	return m[off : off+n], nil
+}
+func (m memory) source(int64, int64) (int64, int64) { return 0, 0 }
+func (m memory) serial() bool                       { return false }
 
 // scalar is the value of one little-endian float.
 func scalar(dt tensor.DType, data []byte) float64 {

@@ -32,9 +32,8 @@ type Finding struct {
 }
 
 // Verify reads all of a checkpoint's headers, quantization states and scales,
-// and returns everything that breaks or bends a rule; an empty result means
-// that every tensor decodes. It does not read the weights themselves. The
-// error is for what cannot be read at all: a path that does not exist, an I/O
+// and returns everything that breaks or bends a rule. It does not read the
+// weights themselves, nor the checksums of a torch archive. The error is for what cannot be read at all: a path that does not exist, an I/O
 // error.
 func Verify(ctx context.Context, path string, opts ...Option) ([]Finding, error) {
 	found, err := verifyContainers(ctx, path, opts)
@@ -183,7 +182,7 @@ func (t *Tensor) verify(ctx context.Context) ([]Finding, error) {
 	var list []*rule.Error
 	if len(t.companions) == 0 && t.object == nil {
 		list = t.oddPlain()
-	} else if list, err = t.oddQuantized(r); err != nil {
+	} else if list, err = t.oddQuantized(ctx, r); err != nil {
 		return asFindings(t.locate(err))
 	}
 	var found []Finding
@@ -212,10 +211,10 @@ func (t *Tensor) oddPlain() []*rule.Error {
 
 // oddQuantized looks at a quantized tensor that decodes: at its layout, its
 // code table and its scales.
-func (t *Tensor) oddQuantized(r *resolution) ([]*rule.Error, error) {
+func (t *Tensor) oddQuantized(ctx context.Context, r *resolution) ([]*rule.Error, error) {
 	var list []*rule.Error
 	if r.state != nil && t.object == nil {
-		more, err := t.oddFourBit(r)
+		more, err := t.oddFourBit(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -227,15 +226,15 @@ func (t *Tensor) oddQuantized(r *resolution) ([]*rule.Error, error) {
 	if !ok {
 		return list, nil
 	}
-	err := t.wholeCompanions(r, func(parts [][]byte) {
+	err := t.wholeCompanions(ctx, r, func(parts [][]byte) {
 		if e := dec.CheckScales(parts); e != nil {
-			list = append(list, e.At(r.parts[1].off))
+			list = append(list, r.parts[1].place(e))
 		}
 	})
 	return list, err
 }
 
-func (t *Tensor) oddFourBit(r *resolution) ([]*rule.Error, error) {
+func (t *Tensor) oddFourBit(ctx context.Context, r *resolution) ([]*rule.Error, error) {
 	set, err := t.companionSet()
 	if err != nil {
 		return nil, err
@@ -243,21 +242,21 @@ func (t *Tensor) oddFourBit(r *resolution) ([]*rule.Error, error) {
 	parts := fourBitParts(t.e, set)
 	list := parts.Findings(r.state)
 	for i, e := range list {
-		list[i] = e.At(t.e.off)
+		list[i] = t.e.place(e)
 	}
-	content, err := set[roleQuantMap].read(64)
+	content, err := set[roleQuantMap].read(ctx, 64)
 	if err != nil {
 		return nil, err
 	}
 	if e := quant.CheckQuantMap(r.state, parts.QuantMap, content); e != nil {
-		list = append(list, e.At(set[roleQuantMap].off))
+		list = append(list, set[roleQuantMap].place(e))
 	}
 	return list, nil
 }
 
 // wholeCompanions calls f under the guard with all bytes of every part of the
 // tensor but the codes, which are nil.
-func (t *Tensor) wholeCompanions(r *resolution, f func(parts [][]byte)) error {
+func (t *Tensor) wholeCompanions(ctx context.Context, r *resolution, f func(parts [][]byte)) error {
 	parts := make([][]byte, r.dec.Parts())
 	files := make([]*mmap.File, len(parts))
 	for i := range parts {
@@ -267,7 +266,7 @@ func (t *Tensor) wholeCompanions(r *resolution, f func(parts [][]byte)) error {
 	fault := mmap.Guard(files, func() {
 		for i := 1; i < len(parts); i++ {
 			var scratch []byte
-			if parts[i], failed = r.parts[i].window(0, r.parts[i].n, &scratch); failed != nil {
+			if parts[i], failed = r.parts[i].window(ctx, 0, r.parts[i].n, &scratch); failed != nil {
 				return
 			}
 		}

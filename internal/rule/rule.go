@@ -95,7 +95,8 @@ type Error struct {
 	Err    error  // the cause
 }
 
-// New makes an Error without a place; With fills in what the caller knows.
+// New makes an Error without a place: At, For and Locate fill in what the
+// caller knows.
 func New(id ID, format string, args ...any) *Error {
 	return &Error{Rule: id, Offset: -1, Err: fmt.Errorf(format, args...)}
 }

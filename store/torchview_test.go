@@ -1,0 +1,328 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"nibble/store"
+	"nibble/tensor"
+)
+
+// A block may claim to be of any size. One larger than the tensor was counted
+// in ranges whose size overflowed: nothing was decoded, and no error told.
+func TestHugeBlockSize(t *testing.T) {
+	for _, shift := range []int{40, 54, 55, 56, 60, 62} {
+		path := torchFile(t, func(p *pickler) {
+			p.str("w")
+			p.tensor("ByteStorage", "0", 4096, 0, []int64{64, 64}, []int64{64, 1})
+			p.str("w.quant_state")
+			p.WriteByte('(')
+			p.vector("FloatStorage", "1", 1)
+			p.vector("FloatStorage", "2", 256)
+			p.int(1 << shift)
+			p.WriteByte(0x89)
+			p.global("torch", "float32")
+			p.WriteString("NNl")
+		}, map[string][]byte{"0": bytes.Repeat([]byte{255}, 4096), "1": leF32(3), "2": ones()}, "")
+		st := open(t, path, store.Config{})
+		h, err := st.Tensor("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := make([]float32, 4096)
+		if err := store.ReadRows(context.Background(), h, dst, 0, 64); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range dst {
+			if v != 3 {
+				t.Fatalf("blocksize 2^%d: element %d is %v, want 3", shift, i, v)
+			}
+		}
+	}
+}
+
+// A view with stride 0 may claim any size for a few bytes. It is read while
+// that is believable, and refused, not allocated and not overflowed, beyond.
+func TestRepeatingViews(t *testing.T) {
+	ctx := context.Background()
+	path := torchFile(t, func(p *pickler) {
+		p.str("row")
+		p.tensor("FloatStorage", "1", 2, 0, []int64{3, 2}, []int64{0, 1})
+		p.str("huge")
+		p.tensor("HalfStorage", "0", 1, 0, []int64{1 << 58}, []int64{0})
+		p.str("large")
+		p.tensor("HalfStorage", "0", 1, 0, []int64{1 << 30}, []int64{0})
+		p.str("optimizer")
+		p.dict(func() {
+			p.str("state1")
+			p.tensor("ByteStorage", "0", 2, 0, []int64{1 << 29}, []int64{0})
+			p.str("absmax1")
+			p.tensor("FloatStorage", "1", 2, 0, []int64{1 << 21}, []int64{0})
+			p.str("qmap1")
+			p.vector("FloatStorage", "2", 256)
+		})
+	}, map[string][]byte{"0": {0, 0x3c}, "1": leF32(1, 2), "2": ones()}, "")
+	st := open(t, path, store.Config{})
+	row, err := st.Tensor("row")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float32, 6)
+	if err := store.ReadRows(ctx, row, got, 0, 3); err != nil || got[4] != 1 || got[5] != 2 {
+		t.Errorf("row = %v, %v", got, err)
+	}
+	for _, name := range []string{"huge", "large"} {
+		h, err := st.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, err := range map[string]error{
+			"Acquire": release(h.Acquire(ctx, tensor.F32)),
+			"Raw":     release(h.Raw(ctx)),
+			"Tiles":   firstError(h.Tiles(ctx, tensor.F32, 0)),
+		} {
+			if !errors.Is(err, store.ErrLimit) {
+				t.Errorf("%s of %s: %v, want ErrLimit", what, name, err)
+			}
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found, err := store.Verify(ctx, path)
+	runtime.ReadMemStats(&after)
+	if err != nil || after.TotalAlloc-before.TotalAlloc > 4<<20 {
+		t.Errorf("Verify: %v after %d bytes", err, after.TotalAlloc-before.TotalAlloc)
+	}
+	if !hasFinding(found, "PT-006", store.Broken) || !hasFinding(found, "BNB-102", store.Broken) {
+		t.Errorf("findings %+v", found)
+	}
+}
+
+func firstError(tiles func(func(store.Tile, error) bool)) error {
+	for _, err := range tiles {
+		return err
+	}
+	return nil
+}
+
+// A state that was packed and then nested in a dict of its own is JSON in a
+// tensor.
+func TestNestedPackedState(t *testing.T) {
+	state := `{"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [8, 8]}`
+	path := torchFile(t, func(p *pickler) {
+		p.str("weight")
+		p.tensor("ByteStorage", "0", 32, 0, []int64{32, 1}, []int64{1, 1})
+		p.str("quant_state")
+		p.dict(func() {
+			p.str("absmax")
+			p.vector("FloatStorage", "1", 1)
+			p.str("quant_map")
+			p.vector("FloatStorage", "2", 16)
+			p.str("quant_state.bitsandbytes__nf4")
+			p.vector("ByteStorage", "3", int64(len(state)))
+		})
+	}, map[string][]byte{"0": bytes.Repeat([]byte{0xff}, 32), "1": leF32(3), "2": make([]byte, 64), "3": []byte(state)}, "")
+	st := open(t, path, store.Config{})
+	h, err := st.Tensor("weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := h.Acquire(context.Background(), tensor.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if v := l.Float32s(); len(v) != 64 || v[0] != 3 || v[63] != 3 {
+		t.Errorf("values %v, want 64 times code 15 of the table, 1, times 3", v)
+	}
+}
+
+// Statistics that are gathered from a mapping are read under the guard: a file
+// that shrank is an error.
+func TestTruncatedStateOfObjects(t *testing.T) {
+	needFaults(t)
+	const pad = 1 << 20
+	path := torchFile(t, func(p *pickler) {
+		p.str("w")
+		p.tensor("ByteStorage", "0", 32, 0, []int64{32, 1}, []int64{1, 1})
+		p.str("w.quant_state")
+		p.WriteByte('(')
+		p.vector("ByteStorage", "1", 1)
+		p.ints(8, 8)
+		p.global("torch", "float16")
+		p.int(64)
+		p.WriteByte('(')
+		p.tensor("FloatStorage", "5", pad, pad-1, nil, nil)
+		p.WriteByte('(')
+		p.vector("FloatStorage", "3", 1)
+		p.vector("FloatStorage", "4", 256)
+		p.WriteString("ll")
+		p.str("nf4")
+		p.vector("FloatStorage", "2", 16)
+		p.WriteByte('l')
+	}, map[string][]byte{"0": make([]byte, 32), "1": {1}, "2": make([]byte, 64), "3": leF32(1), "4": ones(), "5": make([]byte, 4*pad)}, "big")
+	st := open(t, path, store.Config{})
+	h, err := st.Tensor("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Info(context.Background()); !errors.Is(err, store.ErrTruncated) {
+		t.Errorf("Info: %v, want ErrTruncated", err)
+	}
+}
+
+// A deflated tensor is inflated once by whoever reads it from front to back,
+// whether the budget has room for the whole of it or not; reading stops with
+// its context.
+func TestInflateOnce(t *testing.T) {
+	ctx := context.Background()
+	n := int64(64 << 20)
+	if testing.Short() {
+		n = 16 << 20
+	}
+	data := make([]byte, n)
+	data[n-1] = 7
+	path := torchFile(t, func(p *pickler) {
+		p.str("w")
+		p.vector("ByteStorage", "0", n)
+	}, map[string][]byte{"0*": data}, "")
+	for _, budget := range []int64{1 << 30, 8 << 20, store.NoCache} {
+		st := open(t, path, store.Config{CacheBudget: budget})
+		h, err := st.Tensor("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var last byte
+		for tile, err := range h.Tiles(ctx, tensor.Stored, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = tile.Data[len(tile.Data)-1]
+		}
+		// Beginning again for each tile would inflate 2 GiB, or with the
+		// smallest tiles a thousand times that.
+		if took := time.Since(start); last != 7 || took > 20*time.Second {
+			t.Errorf("budget %d: last byte %d after %v", budget, last, took)
+		}
+		if s := st.Stats(); s.Hits != 0 || s.Misses != 0 || s.Peak > max(budget, 0) {
+			t.Errorf("budget %d: %d hits, %d misses, peak %d without any lease", budget, s.Hits, s.Misses, s.Peak)
+		}
+	}
+	st := open(t, path, store.Config{CacheBudget: store.NoCache})
+	h, err := st.Tensor("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	if err := store.ReadRows(soon, h, make([]byte, 1), n-1, n); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("reading the last byte within 5 ms: %v", err)
+	}
+}
+
+// A transposed tensor that is not mapped goes by in chunks: memory does not
+// grow with its storage.
+func TestTransposedWithoutMapping(t *testing.T) {
+	ctx := context.Background()
+	const n = 2048 // squared: 4 MiB
+	data := make([]byte, n*n)
+	for i := range data {
+		data[i] = byte(i ^ i>>11)
+	}
+	items := func(p *pickler) {
+		p.str("w")
+		p.tensor("ByteStorage", "0", n*n, 0, []int64{n, n}, []int64{1, n})
+		p.str("column") // far apart: run by run
+		p.tensor("ByteStorage", "0", n*n, 5, []int64{n / 2, 3}, []int64{2 * n, 7})
+	}
+	for what, path := range map[string]string{
+		"stored":   torchFile(t, items, map[string][]byte{"0": data}, ""),
+		"deflated": torchFile(t, items, map[string][]byte{"0*": data}, ""),
+	} {
+		for _, backend := range []string{"mmap", "pread"} {
+			st := open(t, path, store.Config{CacheBudget: 1 << 20, Backend: backend})
+			w, err := st.Tensor("w")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			row := make([]byte, 2*n)
+			if err := store.ReadRows(ctx, w, row, 5, 7); err != nil {
+				t.Fatal(err)
+			}
+			for i := range row {
+				if want := data[i%n*n+5+i/n]; row[i] != want {
+					t.Fatalf("%s, %s: element %d of rows 5 and 6 is %d, want %d", what, backend, i, row[i], want)
+				}
+			}
+			runtime.ReadMemStats(&after)
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 3<<20 {
+				t.Errorf("%s, %s: two rows allocated %d bytes", what, backend, grown)
+			}
+			column, err := st.Tensor("column")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, n/2*3)
+			if err := store.ReadRows(ctx, column, got, 0, n/2); err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				if want := data[5+i/3*2*n+i%3*7]; got[i] != want {
+					t.Fatalf("%s, %s: element %d of the columns is %d, want %d", what, backend, i, got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// A byte of a BOOL tensor may be anything. It is read as uint8: Go's bool may
+// not be anything.
+func TestBoolIsBytes(t *testing.T) {
+	path := torchFile(t, func(p *pickler) {
+		p.str("mask")
+		p.vector("BoolStorage", "0", 4)
+	}, map[string][]byte{"0": {0, 1, 200, 255}}, "")
+	st := open(t, path, store.Config{})
+	h, err := st.Tensor("mask")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]uint8, 4)
+	if err := store.ReadRows(context.Background(), h, got, 0, 4); err != nil || got[2] != 200 {
+		t.Errorf("ReadRows: %v, %v", got, err)
+	}
+	l, err := h.Acquire(context.Background(), tensor.Stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if l.DType() != tensor.Bool || len(store.Elements[uint8](l)) != 4 || store.Elements[int8](l) != nil {
+		t.Errorf("a lease of %s with elements %v", l.DType(), store.Elements[uint8](l))
+	}
+}
+
+// The name of a missing companion is the file's: it is quoted.
+func TestNamesAreQuoted(t *testing.T) {
+	path := torchFile(t, func(p *pickler) {
+		p.str("w\x1b[2J")
+		p.vector("ByteStorage", "0", 4)
+		p.str("w\x1b[2J.absmax")
+		p.vector("FloatStorage", "1", 1)
+	}, map[string][]byte{"0": make([]byte, 4), "1": leF32(1)}, "")
+	_, err := readAll(path)
+	if err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("error %q", err)
+	}
+}
