@@ -30,6 +30,7 @@ package convert
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"nibble/store"
 	"nibble/tensor"
@@ -92,15 +93,18 @@ func (e *TargetError) Unwrap() error { return e.Err }
 type RefusedError struct{ Tensors []error }
 
 func (e *RefusedError) Error() string {
-	s := "1 tensor cannot be converted"
-	if n := len(e.Tensors); n != 1 {
-		s = fmt.Sprintf("%d tensors cannot be converted", n)
+	var b strings.Builder
+	if n := len(e.Tensors); n == 1 {
+		b.WriteString("1 tensor cannot be converted")
+	} else {
+		fmt.Fprintf(&b, "%d tensors cannot be converted", n)
 	}
-	s += "; nothing was written"
+	b.WriteString("; nothing was written")
 	for _, err := range e.Tensors {
-		s += "\n" + err.Error()
+		b.WriteByte('\n')
+		b.WriteString(err.Error())
 	}
-	return s
+	return b.String()
 }
 
 func (e *RefusedError) Unwrap() []error { return e.Tensors }

@@ -48,7 +48,7 @@ func (a *app) say(format string, args ...any) {
 		to = a.stderr
 	}
 	for _, line := range strings.Split(fmt.Sprintf(format, args...), "\n") {
-		fmt.Fprintf(to, "nibble: %s\n", line)
+		fmt.Fprintf(to, "nibble: %s\n", seen(line))
 	}
 }
 

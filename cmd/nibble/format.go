@@ -25,6 +25,24 @@ func quoteName(name string) string {
 	return name
 }
 
+// seen prints a message for people. What of it came from a file may hold
+// anything: characters that cannot be seen are printed as Go escapes them.
+func seen(message string) string {
+	var b strings.Builder
+	for i, r := range message {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(message[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, message[i])
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
 // sizeText prints bytes in binary units.
 func sizeText(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 

@@ -142,7 +142,7 @@ func (r *inspection) print(a *app) error {
 	for _, t := range r.Tensors {
 		cells := []string{quoteName(t.Name), t.Shape.String(), t.DType, t.schemeText(), sizeText(t.StoredBytes), quoteName(t.File)}
 		if t.Error != "" {
-			cells = append(cells, t.Error)
+			cells = append(cells, seen(t.Error))
 		}
 		out.Row(cells...)
 	}

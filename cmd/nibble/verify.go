@@ -84,7 +84,7 @@ func (r *findingRow) text() string {
 	if r.Tensor != "" {
 		line += quoteName(r.Tensor) + ": "
 	}
-	line += r.Message
+	line += seen(r.Message)
 	if r.Offset != nil {
 		line += fmt.Sprintf(" (at byte %d)", *r.Offset)
 	}

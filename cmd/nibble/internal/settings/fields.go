@@ -36,7 +36,7 @@ var fields = []field{
 			c.CacheBudget = n
 			return err
 		},
-		get: func(c store.Config) any { return c.CacheBudget },
+		get: func(c store.Config) any { return max(c.CacheBudget, 0) },
 	},
 	number("workers", "decode on so many goroutines at once (default one a processor)", func(c *store.Config) *int { return &c.Workers }),
 	word("policy", "what leaves the cache first", func(c *store.Config) *string { return &c.Policy }, "lru", "sweep", "2q", "auto"),
