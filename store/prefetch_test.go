@@ -20,6 +20,17 @@ func TestPrefetch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if layer.Index() == 0 {
+			const matrices, norm = 2 * 2048 * 1024 * 2, 1024 * 2
+			total, charged, err := layer.Bytes(ctx, tensor.BF16)
+			views := int64(norm)
+			if !tensor.HostLittleEndian {
+				views = 0
+			}
+			if err != nil || total != matrices+norm || charged != total-views {
+				t.Errorf("layer 0 has %d bytes and is charged for %d: %v", total, charged, err)
+			}
+		}
 		leases, n, err := layer.AcquireCount(ctx, tensor.BF16)
 		if err != nil {
 			t.Fatal(err)
