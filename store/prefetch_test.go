@@ -106,8 +106,7 @@ func BenchmarkPrefetchOverlap(b *testing.B) {
 				b.Fatal(err)
 			}
 			if l.Index() >= 0 {
-				for until := time.Now().Add(work); time.Now().Before(until); {
-				}
+				time.Sleep(work)
 			}
 			leases.Release()
 		}
