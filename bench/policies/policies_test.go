@@ -10,12 +10,23 @@ import (
 	"pgregory.net/rapid"
 
 	"nibble/cache"
+	"nibble/internal/invariants"
 )
 
 func rateOf(r row, p cache.Policy) float64 { return r.rates[slices.Index(policies, p)] }
 
+// skipParanoid skips replays under -tags invariants, where the cache hashes every
+// lease: what they replay would take an hour, and the tests of the cache do it
+// to more purpose.
+func skipParanoid(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("replaying traces takes too long with paranoid checks")
+	}
+}
+
 // What the policies are for, in figures.
 func TestTargets(t *testing.T) {
+	skipParanoid(t)
 	for _, tr := range traces() {
 		r, err := measure(tr)
 		if err != nil {
@@ -40,6 +51,7 @@ func TestTargets(t *testing.T) {
 
 // The published table is what the program prints.
 func TestTableIsCurrent(t *testing.T) {
+	skipParanoid(t)
 	if runtime.GOARCH != "amd64" || os.Getpagesize() != 4<<10 {
 		t.Skip("the table is made on amd64 with pages of 4 KiB")
 	}
