@@ -81,7 +81,11 @@ func (s *stage) makeParents(dir string) error {
 		dir = filepath.Dir(dir)
 	}
 	for _, d := range slices.Backward(missing) {
-		if err := os.Mkdir(d, 0o777); err != nil {
+		err := os.Mkdir(d, 0o777)
+		if info, serr := os.Stat(d); errors.Is(err, fs.ErrExist) && serr == nil && info.IsDir() {
+			continue // somebody else made it meanwhile: it is not ours to remove
+		}
+		if err != nil {
 			return err
 		}
 		s.made = append(s.made, d)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,10 +62,22 @@ func (a *app) printJSON(v any) error {
 }
 
 // run runs one command line and returns its exit code.
-func run(ctx context.Context, args []string, a *app) int {
+func run(ctx context.Context, args []string, a *app) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			// A bug of ours. Go's own exit code for it means wrong usage here.
+			a.say("this is a bug: %v\n%s", r, debug.Stack())
+			code = exitFailed
+		}
+	}()
 	root := newRoot(a)
 	root.SetArgs(args)
+	help := &sticky{w: a.stdout}
+	root.SetOut(help)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -84,6 +97,20 @@ func run(ctx context.Context, args []string, a *app) int {
 	return exitFailed
 }
 
+// sticky remembers that a write failed, for a library that does not look.
+type sticky struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sticky) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nibble",
@@ -99,7 +126,6 @@ func newRoot(a *app) *cobra.Command {
 		SilenceUsage:               true,
 		RunE:                       func(*cobra.Command, []string) error { return nil }, // noVerb has refused all arguments
 	}
-	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -25,9 +25,6 @@ func configCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, note := range s.Notes {
-				a.say("%s", note)
-			}
 			if asJSON {
 				return a.printJSON(map[string][]settings.Setting{"settings": s.List})
 			}

@@ -35,6 +35,9 @@ func (a *app) loadSettings(cmd *cobra.Command) (*settings.Settings, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	for _, note := range s.Notes {
+		a.say("%s", note)
+	}
 	return s, nil
 }
 
@@ -51,6 +54,9 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, path string, adjust 
 	}
 	for _, note := range st.Notes() {
 		a.say("%s", note)
+	}
+	if filtered(cmd) && st.Len() == 0 {
+		a.say("--include and --exclude leave no tensor")
 	}
 	return st, nil
 }

@@ -5,16 +5,18 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
@@ -111,7 +113,11 @@ func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) 
 		return nil
 	}
 	if path != "" {
-		if err := add(file.Provider(path), yaml.Parser(), func(string) string { return path }); err != nil {
+		text, err := readFile(path)
+		if err == nil {
+			err = add(rawbytes.Provider(text), yaml.Parser(), func(string) string { return path })
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, bare(err))
 		}
 	}
@@ -138,6 +144,30 @@ func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) 
 		return nil, err
 	}
 	return layers, nil
+}
+
+// maxFile is more than anybody writes into a settings file, in bytes.
+const maxFile = 1 << 20
+
+// readFile reads a settings file. One in the working directory is found without
+// being asked for, and may be anything: what is no regular file is refused
+// without waiting for it.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("more than %d bytes", maxFile)
+	}
+	return text, err
 }
 
 // bare drops the path that an error of the file system repeats.

@@ -45,7 +45,11 @@ func New(w io.Writer, columns ...Column) *Table {
 	return &Table{w: w, columns: columns}
 }
 
-func (c *Column) fit(cell string) { c.Width = max(c.Width, Width(cell)) }
+// most is the widest that a cell makes its column. What is longer sticks out of
+// its own row and leaves the others alone.
+const most = 100
+
+func (c *Column) fit(cell string) { c.Width = max(c.Width, min(Width(cell), most)) }
 
 // Row adds a row. Missing cells at its end are empty.
 func (t *Table) Row(cells ...string) {
@@ -80,7 +84,7 @@ func (t *Table) line(b *strings.Builder, cells []string) {
 		if i > 0 {
 			line.WriteString(gap)
 		}
-		pad := strings.Repeat(" ", t.columns[i].Width-Width(cell))
+		pad := strings.Repeat(" ", max(t.columns[i].Width-Width(cell), 0))
 		if t.columns[i].Align == Right {
 			line.WriteString(pad + cell)
 		} else {

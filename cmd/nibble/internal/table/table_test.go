@@ -58,3 +58,21 @@ func TestFlushReportsTheWriter(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// One endless name does not widen the rows of the others.
+func TestLongCellsStickOut(t *testing.T) {
+	var b strings.Builder
+	tab := table.New(&b, table.Column{Title: "name"}, table.Column{Title: "n", Align: table.Right})
+	tab.Row(strings.Repeat("x", 5000), "1")
+	tab.Row("short", "2")
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if want := strings.Repeat("x", 5000) + "  1"; lines[1] != want {
+		t.Errorf("the long row ends in %q", lines[1][len(lines[1])-10:])
+	}
+	if want := 100 + len("  2"); len(lines[2]) != want {
+		t.Errorf("the short row has %d cells, want %d", len(lines[2]), want)
+	}
+}
