@@ -19,7 +19,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -277,24 +276,6 @@ func (c *Cache[K]) Leases(match func(K) bool) []K {
 		}
 	}
 	return keys
-}
-
-// Fail settles the requests that wait for bytes and ask for a key that matches,
-// with err. Decodes in flight are not affected. match must not use the cache.
-func (c *Cache[K]) Fail(match func(K) bool, err error) {
-	c.mu.Lock()
-	defer c.unlock()
-	for e := c.line.Front(); e != nil; {
-		r := e.Value.(*request[K])
-		e = e.Next()
-		if !slices.ContainsFunc(r.items, func(it Item[K]) bool { return match(it.Key) }) {
-			continue
-		}
-		c.line.Remove(r.place)
-		r.place, r.err = nil, err
-		c.settled = append(c.settled, r)
-	}
-	c.serve()
 }
 
 // Close drops everything that is idle and returns free memory to the system.

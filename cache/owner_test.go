@@ -2,9 +2,7 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 )
 
 // What an owner of the cache looks at does not show in the statistics.
@@ -36,39 +34,4 @@ func TestBorrow(t *testing.T) {
 	if s := c.Stats(); s.Leased != 0 || s.Entries != 0 {
 		t.Errorf("at rest: %+v", s)
 	}
-}
-
-// Requests in line for keys of one owner fail; the others move up.
-func TestFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := New[int](Options{Budget: 1 << 20})
-		defer c.Close()
-		load := func(context.Context, []Item[int], [][]byte) error { return nil }
-		held, err := c.Acquire(t.Context(), Item[int]{Key: 1, Size: 1 << 20}, load)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone := errors.New("owner gone")
-		results := make(chan error, 2)
-		for _, k := range []int{2, 3} {
-			go func() {
-				l, err := c.Acquire(t.Context(), Item[int]{Key: k, Size: 1 << 20}, load)
-				l.Release()
-				results <- err
-			}()
-			synctest.Wait()
-		}
-		c.Fail(func(k int) bool { return k == 2 }, gone)
-		if err := <-results; !errors.Is(err, gone) {
-			t.Errorf("the failed request: %v", err)
-		}
-		synctest.Wait()
-		if n := c.Stats().Waiting; n != 1 {
-			t.Errorf("%d requests wait, want the other owner's", n)
-		}
-		held.Release()
-		if err := <-results; err != nil {
-			t.Errorf("the other request: %v", err)
-		}
-	})
 }

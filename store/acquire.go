@@ -40,6 +40,8 @@ func (t *Tensor) Acquire(ctx context.Context, dt tensor.DType) (Lease, error) {
 	if l, ok, err := t.lend(r, dt); ok || err != nil {
 		return l, err
 	}
+	ctx, cancel := st.patience(ctx)
+	defer cancel()
 	c, err := st.cache.Acquire(ctx, item(t, r, dt), st.fill)
 	if err != nil {
 		return Lease{}, t.locate(err)
@@ -159,6 +161,8 @@ func (t *Tensor) Raw(ctx context.Context) (Lease, error) {
 			return l, err
 		}
 	}
+	ctx, cancel := st.patience(ctx)
+	defer cancel()
 	c, err := st.cache.Acquire(ctx, cache.Item[key]{Key: key{t: t, raw: true}, Size: t.e.n}, st.fill)
 	if err != nil {
 		return Lease{}, t.locate(err)
@@ -227,6 +231,8 @@ func (st *Store) AcquireCount(ctx context.Context, ts []*Tensor, dt tensor.DType
 	if len(items) == 0 {
 		return leases, n, nil
 	}
+	ctx, cancel := st.patience(ctx)
+	defer cancel()
 	cached, hits, err := st.cache.AcquireMany(ctx, items, st.fill)
 	if err != nil {
 		return undo(st.locate(err, ts))

@@ -30,8 +30,12 @@ func (st *Store) live() error {
 
 func (st *Store) closedError() error { return &Error{Path: st.path, Offset: -1, Err: ErrClosed} }
 
-// whileOpen is ctx, ended by Close.
-func (st *Store) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+// patience is ctx for a request that may wait for bytes: Close ends it, where
+// closing the cache does not.
+func (st *Store) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if st.owned {
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(st.closing, func() { cancel(st.closedError()) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -66,17 +70,17 @@ func (st *Store) Close() error {
 	st.life.Unlock()
 	mine := func(k key) bool { return k.t.st == st }
 	st.shutdown()
-	// Who waits for bytes of the budget may wait for leases of whoever closes.
-	st.cache.Fail(mine, st.closedError())
+	if st.owned {
+		// Who waits for bytes of the budget may wait for leases of whoever
+		// closes: it fails now. Decodes in flight are delivered.
+		st.cache.Close()
+	}
 	<-quiet
 	_ = st.cache.Wait(context.Background(), mine)
 	st.cache.Drop(mine)
 	open := st.views.open()
 	for _, k := range st.cache.Leases(mine) {
 		open = append(open, k.t.name)
-	}
-	if st.owned {
-		st.cache.Close()
 	}
 	var errs []error
 	for _, sh := range st.shards {

@@ -183,7 +183,7 @@ func (st *Store) tileBuffer(ctx context.Context, n int64) (buf []byte, free func
 	if st.cache.Stats().Budget < leastTile {
 		return make([]byte, n), func() {}, nil
 	}
-	ctx, cancel := st.whileOpen(ctx)
+	ctx, cancel := st.patience(ctx)
 	defer cancel()
 	b, err := st.cache.Buffer(ctx, n)
 	if err != nil {
