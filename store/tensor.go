@@ -60,7 +60,7 @@ type Info struct {
 	Nested      bool   // the scales are quantized too
 	StoredBytes int64  // packed tensor and companions
 	File        string // relative to the checkpoint's directory
-	Offset      int64  // of the packed tensor, in bytes from the start of File
+	Offset      int64  // of the packed tensor, in bytes from the start of File; -1 where it does not lie there as it is
 }
 
 // Name is the tensor's exact name.
@@ -73,6 +73,9 @@ func (t *Tensor) Info(ctx context.Context) (Info, error) {
 	info := Info{
 		Name: t.name, Shape: t.e.shape, DType: t.e.dtype, StoredDType: t.e.dtype,
 		Scheme: SchemePlain, StoredBytes: t.e.n, File: t.e.shard.rel, Offset: t.e.off,
+	}
+	if t.e.view != nil || t.e.err != nil {
+		info.Offset = -1
 	}
 	for _, c := range t.companions {
 		info.StoredBytes += c.e.n
