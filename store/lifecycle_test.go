@@ -512,3 +512,21 @@ func stressStep(t *testing.T, ctx context.Context, st *store.Store, handles []*s
 		_ = st.Stats()
 	}
 }
+
+// With full: fail, what would have to wait is an error at once.
+func TestFullFails(t *testing.T) {
+	ctx := context.Background()
+	st := open(t, modelFile, store.Config{CacheBudget: 50 << 10, Full: "fail"})
+	held, err := find(t, st, "model.layers.0.mlp.up_proj.weight").Acquire(ctx, tensor.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	if _, err := find(t, st, "model.layers.1.mlp.up_proj.weight").Acquire(ctx, tensor.F32); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("error %v, want ErrBudget", err)
+	}
+	strict := open(t, modelFile, store.Config{CacheBudget: 10 << 10, Strict: true})
+	if _, err := find(t, strict, "model.layers.1.mlp.up_proj.weight").Acquire(ctx, tensor.F32); !errors.Is(err, store.ErrBudget) {
+		t.Errorf("larger than a strict budget: %v, want ErrBudget", err)
+	}
+}

@@ -86,3 +86,44 @@ func sumJSON(t *testing.T, args ...string) map[string]string {
 	}
 	return sums
 }
+
+// The sums of the stored bytes of other people's files are those that another
+// reader found, and of torch files those of torch itself.
+func TestWildSums(t *testing.T) {
+	dir := os.Getenv("NIBBLE_WILD")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "wild")
+	}
+	for table, flags := range map[string][]string{"expected_safetensors.tsv": {"--raw"}, "expected_torch.tsv": nil} {
+		data, err := os.ReadFile(filepath.Join(dir, table))
+		if err != nil {
+			t.Skip("no folder of wild files; NIBBLE_WILD names it")
+		}
+		var head []string
+		sums := map[string]map[string]string{}
+		for line := range strings.Lines(string(data)) {
+			cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+			if head == nil {
+				head = cells
+				continue
+			}
+			row := map[string]string{}
+			for i, c := range cells[:min(len(cells), len(head))] {
+				row[head[i]] = c
+			}
+			file, name := row["file"], row["tensor"]
+			switch name {
+			case "ERROR", "NO_TENSORS":
+				continue
+			case "": // the root itself
+				name = "tensor"
+			}
+			if sums[file] == nil {
+				sums[file] = sumJSON(t, append([]string{filepath.Join(dir, file)}, flags...)...)
+			}
+			if want := row["sha256_raw"] + row["sha256_contiguous_le"]; sums[file][name] != want {
+				t.Errorf("%s: %s: got %s, want %s", file, name, sums[file][name], want)
+			}
+		}
+	}
+}
