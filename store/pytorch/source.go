@@ -106,6 +106,9 @@ func (s *source) readErr(err error) error {
 
 // ioError wraps an error of the reader, which says nothing about the format.
 func ioError(off int64, err error) error {
+	if e := (*rule.Error)(nil); errors.As(err, &e) && e.Rule != "" {
+		return err // the file says what and where itself
+	}
 	return &rule.Error{Offset: off, Err: err}
 }
 
