@@ -113,7 +113,7 @@ func unsafeShard(shard string) string {
 	case shard == "." || shard == "..":
 		return "is a directory"
 	case strings.ContainsAny(shard, `/\`):
-		return "leaves the directory of the index"
+		return "leaves the directory of the index, or might: want a plain file name"
 	case strings.ContainsAny(shard, ":\x00"):
 		return "is not a plain file name"
 	}
