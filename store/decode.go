@@ -103,13 +103,7 @@ func (b *batch) fetch(i int) {
 func (b *batch) workers() int {
 	var total int64
 	for i := range b.jobs {
-		j := &b.jobs[i]
-		total += int64(len(j.dst))
-		for p := range j.r.dec.Parts() {
-			if v := j.r.parts[p].view; v != nil && v.serial() {
-				return 1
-			}
-		}
+		total += int64(len(b.jobs[i].dst))
 	}
 	if total < soloBytes {
 		return 1

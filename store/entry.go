@@ -13,6 +13,8 @@ type shard struct {
 	file   *mmap.File
 	rel    string // path relative to the checkpoint, as users see it
 	stored int64  // bytes of tensors in it, shared ones counted once
+
+	deflated []*torchStorage // those that Close looks after
 }
 
 // entry is one stored tensor: what its container says of it, checked against
@@ -40,8 +42,6 @@ type viewer interface {
 	window(ctx context.Context, off, n int64, scratch *[]byte) ([]byte, error)
 	// source is the range of the file that bytes [off, off+n) come from.
 	source(off, n int64) (fileOff, fileN int64)
-	// serial reports that windows are cheap only from front to back.
-	serial() bool
 }
 
 // window returns bytes [off, off+n) of the stored tensor. They lie in the
@@ -73,6 +73,19 @@ func (e *entry) source(off, n int64) (fileOff, fileN int64) {
 		return e.view.source(off, n)
 	}
 	return e.off + off, n
+}
+
+// asCodes is the entry as packed codes: bytes, whatever dtype they are stored
+// under. A host that stores words big end first stores bytes as they are.
+func (e *entry) asCodes() *entry {
+	v, ok := e.view.(*stridedView)
+	if !ok || v.word == 1 {
+		return e
+	}
+	codes, view := *e, *v
+	view.word = 1
+	codes.view = &view
+	return &codes
 }
 
 // role is what a companion tensor is to its packed tensor.

@@ -16,6 +16,9 @@ func (st *Store) addTorch(sh *shard, f *pytorch.File) {
 	for i := range f.Storages {
 		storages[i] = newTorchStorage(st, sh, &f.Storages[i])
 		sh.stored += f.Storages[i].Bytes
+		if storages[i].Deflated {
+			sh.deflated = append(sh.deflated, storages[i])
+		}
 	}
 	st.expect(len(f.Tensors))
 	at := make([]int32, len(f.Tensors)) // tensor of the file → entry, or -1

@@ -59,8 +59,6 @@ func (v *stridedView) source(off, n int64) (int64, int64) {
 	return v.storage.source(first*v.size, (end-first)*v.size)
 }
 
-func (v *stridedView) serial() bool { return v.storage.Deflated }
-
 // extent is the range of storage elements that elements [lo, hi) of the tensor
 // lie in: exact for contiguous tensors, else by whole rows.
 func (v *stridedView) extent(lo, hi int64) (first, end int64) {
@@ -90,42 +88,68 @@ func (v *stridedView) copyOut(ctx context.Context, dst []byte, lo int64) error {
 	return nil
 }
 
-// gather copies elements [lo, hi) of the tensor to dst. A mapped storage is
-// looked at as a whole. Elsewhere it goes by in chunks: run by run where the
-// runs lie far apart, else from front to back, each chunk serving all runs.
+// gather copies elements [lo, hi) of the tensor to dst. A storage that is in
+// memory is looked at as a whole. Else it goes by in chunks: run by run where
+// that is less to read, else from front to back, each chunk serving all runs.
 func (v *stridedView) gather(ctx context.Context, dst []byte, lo, hi int64) error {
 	first, end := v.extent(lo, hi)
-	var chunk []byte
-	visit := func(first, end int64, each func(chunk []byte, first, end int64)) error {
-		step := max(chunkBytes/v.size, 1)
-		if v.storage.mapped() {
-			step = end - first
-		}
-		for at := first; at < end; at += step {
-			to := min(at+step, end)
-			src, err := v.storage.window(ctx, at*v.size, (to-at)*v.size, &chunk)
-			if err != nil {
-				return err
-			}
-			each(src, at, to)
-		}
+	src, release, err := v.storage.whole(ctx, first*v.size, (end-first)*v.size)
+	if err != nil {
+		return err
+	}
+	if src != nil {
+		defer release()
+		v.pickAll(dst, src, first, end, lo, hi)
 		return nil
 	}
-	if v.storage.mapped() || (end-first)*v.size <= 8*int64(len(dst)) {
-		return visit(first, end, func(src []byte, first, end int64) {
-			for r := range v.runs(lo, hi) {
-				v.pick(dst, src, first, end, r, lo)
-			}
+	var chunk []byte
+	if v.spans(lo, hi, end-first) >= end-first {
+		return v.chunks(ctx, first, end, &chunk, func(src []byte, first, end int64) {
+			v.pickAll(dst, src, first, end, lo, hi)
 		})
 	}
 	for r := range v.runs(lo, hi) {
 		last := r.at + (r.n-1)*r.stride
-		err := visit(r.at, last+1, func(src []byte, first, end int64) { v.pick(dst, src, first, end, r, lo) })
+		err := v.chunks(ctx, r.at, last+1, &chunk, func(src []byte, first, end int64) {
+			v.pick(dst, src, first, end, r, lo)
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// chunks reads elements [first, end) of the storage piece by piece.
+func (v *stridedView) chunks(ctx context.Context, first, end int64, scratch *[]byte, each func(src []byte, first, end int64)) error {
+	step := max(chunkBytes/v.size, 1)
+	for at := first; at < end; at += step {
+		to := min(at+step, end)
+		src, err := v.storage.window(ctx, at*v.size, (to-at)*v.size, scratch)
+		if err != nil {
+			return err
+		}
+		each(src, at, to)
+	}
+	return nil
+}
+
+// spans is how many elements of the storage lie between the ends of all runs
+// of [lo, hi), counted for each run, up to most.
+func (v *stridedView) spans(lo, hi, most int64) (n int64) {
+	for r := range v.runs(lo, hi) {
+		if n += (r.n-1)*r.stride + 1; n >= most {
+			return most
+		}
+	}
+	return n
+}
+
+// pickAll is pick for all runs of [lo, hi).
+func (v *stridedView) pickAll(dst, src []byte, first, end, lo, hi int64) {
+	for r := range v.runs(lo, hi) {
+		v.pick(dst, src, first, end, r, lo)
+	}
 }
 
 // run is n elements of the tensor, from element i on, that lie in the storage
@@ -229,7 +253,6 @@ func (m memory) window(_ context.Context, off, n int64, _ *[]byte) ([]byte, erro
 	return m[off : off+n], nil
 }
 func (m memory) source(int64, int64) (int64, int64) { return 0, 0 }
-func (m memory) serial() bool                       { return false }
 
 // scalar is the value of one little-endian float.
 func scalar(dt tensor.DType, data []byte) float64 {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -224,9 +226,9 @@ func TestInflateOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On the way to the last byte the context is looked at every 64 KiB.
+	// On the way to the last byte the context is looked at every 32 KiB.
 	half := &fading{Context: ctx}
-	half.looks.Store(n / (64 << 10) / 2)
+	half.looks.Store(n / (32 << 10) / 2)
 	if err := store.ReadRows(half, h, make([]byte, 1), n-1, n); !errors.Is(err, context.Canceled) {
 		t.Errorf("reading the last byte with a context that ends half-way: %v", err)
 	}
@@ -244,6 +246,76 @@ func (f *fading) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// A view of a damaged deflated storage is refused, though the view itself does
+// not reach the damage, nor the end where the CRC is compared.
+func TestDamagedDeflated(t *testing.T) {
+	data := make([]byte, 40_000)
+	for i := range data {
+		data[i] = byte(i * i >> 7)
+	}
+	path := torchFile(t, func(p *pickler) {
+		p.str("head")
+		p.tensor("ByteStorage", "0", int64(len(data)), 0, []int64{100}, []int64{1})
+		p.str("columns")
+		p.tensor("ByteStorage", "0", int64(len(data)), 0, []int64{100, 2}, []int64{2, 1})
+		p.str("sound")
+		p.vector("FloatStorage", "1", 1)
+	}, map[string][]byte{"0*": data, "1": leF32(5)}, "")
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The CRC of the entry stands in the directory.
+	at := bytes.LastIndex(file, []byte("a/data/0")) - 46
+	file[at+16] ^= 1
+	if err := os.WriteFile(path, file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, budget := range []int64{0, 1, store.NoCache} {
+		st := open(t, path, store.Config{CacheBudget: budget})
+		for h := range st.Tensors() {
+			for range 2 {
+				err := release(h.Acquire(context.Background(), tensor.Stored))
+				var e *store.Error
+				if bad := errors.As(err, &e) && e.Rule == "PT-001"; bad == (h.Name() == "sound") {
+					t.Errorf("budget %d: %s: %v", budget, h.Name(), err)
+				}
+			}
+		}
+	}
+}
+
+// Many views of one deflated storage, in any order and without room for it,
+// cost one inflation; so does one that is transposed.
+func TestInflateWithoutRoom(t *testing.T) {
+	ctx := context.Background()
+	const n, views = 2048, 500
+	path := torchFile(t, func(p *pickler) {
+		for i := views - 1; i >= 0; i-- {
+			p.str(fmt.Sprint("v", i))
+			p.tensor("FloatStorage", "0", n*n, int64(i)*n, []int64{n}, []int64{1})
+		}
+		p.str("transposed")
+		p.tensor("FloatStorage", "0", n*n, 0, []int64{n, n}, []int64{1, n})
+	}, map[string][]byte{"0*": make([]byte, 4*n*n)}, "") // 16 MiB
+	st := open(t, path, store.Config{CacheBudget: 4 << 20})
+	start := time.Now()
+	for h := range st.Tensors() {
+		for _, err := range h.Tiles(ctx, tensor.Stored, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Once a view, or once a row, it would take minutes.
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if s := st.Stats(); s.Peak > 4<<20 {
+		t.Errorf("peak %d", s.Peak)
+	}
 }
 
 // A transposed tensor that is not mapped goes by in chunks: memory does not
@@ -340,5 +412,40 @@ func TestNamesAreQuoted(t *testing.T) {
 	_, err := readAll(path)
 	if err == nil || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("error %q", err)
+	}
+}
+
+// Packed codes have no byte order, whatever dtype a big-endian host stored
+// them under; their statistics do.
+func TestPackedOnBigEndianHost(t *testing.T) {
+	state := `{"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [8, 8]}`
+	codes := make([]byte, 32)
+	for i := range codes {
+		codes[i] = byte(i * 9)
+	}
+	weight := func(p *pickler, name, class, key string, numel int64) {
+		p.str(name)
+		p.tensor(class, key, numel, 0, []int64{numel, 1}, []int64{1, 1})
+		p.str(name + ".absmax")
+		p.vector("FloatStorage", "2", 1)
+		p.str(name + ".quant_map")
+		p.vector("FloatStorage", "3", 16)
+		p.str(name + ".quant_state.bitsandbytes__nf4")
+		p.vector("ByteStorage", "4", int64(len(state)))
+	}
+	path := torchFile(t, func(p *pickler) {
+		weight(p, "bytes", "ByteStorage", "0", 32)
+		weight(p, "words", "BFloat16Storage", "1", 16)
+	}, map[string][]byte{"0": codes, "1": codes, "2": {0x40, 0x40, 0, 0}, "3": make([]byte, 64), "4": []byte(state)}, "big")
+	st := open(t, path, store.Config{})
+	var values [2][]float32
+	for i, name := range []string{"bytes", "words"} {
+		values[i] = make([]float32, 64)
+		if err := store.ReadRows(context.Background(), find(t, st, name), values[i], 0, 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(values[0], values[1]) || values[0][0] != -3 { // code 0 is -1, absmax is 3
+		t.Errorf("as bytes %v, as words %v", values[0], values[1])
 	}
 }
