@@ -530,3 +530,51 @@ func TestFullFails(t *testing.T) {
 		t.Errorf("larger than a strict budget: %v, want ErrBudget", err)
 	}
 }
+
+// gate is a reader that waits at a place until it is opened.
+type gate struct {
+	data []byte
+	at   int64
+	open chan struct{}
+	met  chan struct{}
+	once sync.Once
+}
+
+func (g *gate) ReadAt(p []byte, off int64) (int, error) {
+	if off >= g.at {
+		g.once.Do(func() { close(g.met) })
+		<-g.open
+	}
+	return bytes.NewReader(g.data).ReadAt(p, off)
+}
+
+// Who waits for another goroutine to read a quantization state waits no longer
+// than its context.
+func TestResolveWaitsWithItsContext(t *testing.T) {
+	data, err := os.ReadFile(modelFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := open(t, modelFile, store.Config{})
+	_, quantized := plainAndQuantized(t, sound)
+	g := &gate{data: data, at: int64(len(data)), open: make(chan struct{}), met: make(chan struct{})}
+	st, err := store.OpenReaderAt(context.Background(), "gated", g, int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	g.at = 0 // from now on
+	h := find(t, st, quantized.Name())
+	first := make(chan error)
+	go func() { _, err := h.Info(context.Background()); first <- err }()
+	<-g.met
+	soon, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := h.Info(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the one who waits: %v", err)
+	}
+	close(g.open)
+	if err := <-first; err != nil {
+		t.Errorf("the one who reads: %v", err)
+	}
+}

@@ -165,9 +165,19 @@ func isContainer(name string) bool {
 }
 
 func locateDir(dir string) (*location, error) {
-	if snap, ok := hubSnapshot(dir); ok {
-		dir = snap
+	dir, notes, err := hubSnapshot(dir)
+	if err != nil {
+		return nil, err
 	}
+	loc, err := locateFiles(dir)
+	if err == nil {
+		loc.notes = append(notes, loc.notes...)
+	}
+	return loc, err
+}
+
+// locateFiles finds the checkpoint among the files of dir.
+func locateFiles(dir string) (*location, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, statError(dir, err)
@@ -211,23 +221,34 @@ func locateIn(dir, name string) (*location, error) {
 }
 
 // hubSnapshot finds the snapshot in a Hugging Face cache folder of one model
-// (models--org--name): the one refs/main names, else the only one.
-func hubSnapshot(dir string) (string, bool) {
+// (models--org--name): the one refs/main names, else the only one. It is dir
+// itself where that is no such folder.
+func hubSnapshot(dir string) (snapshot string, notes []string, err error) {
 	snaps := filepath.Join(dir, "snapshots")
 	entries, err := os.ReadDir(snaps)
 	if err != nil {
-		return "", false
+		return dir, nil, nil
+	}
+	var revs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			revs = append(revs, e.Name())
+		}
 	}
 	if ref, err := os.ReadFile(filepath.Join(dir, "refs", "main")); err == nil && len(ref) < 256 {
 		rev := strings.TrimSpace(string(ref))
-		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == rev }) {
-			return filepath.Join(snaps, rev), true
+		if slices.Contains(revs, rev) {
+			return filepath.Join(snaps, rev), nil, nil
 		}
+		notes = append(notes, fmt.Sprintf("refs/main names snapshot %q, which is not there", rev))
 	}
-	if len(entries) == 1 {
-		return filepath.Join(snaps, entries[0].Name()), true
+	switch len(revs) {
+	case 0:
+		return "", nil, &Error{Path: snaps, Offset: -1, Err: fmt.Errorf("%w: no snapshot in this folder", ErrNotFound)}
+	case 1:
+		return filepath.Join(snaps, revs[0]), notes, nil
 	}
-	return "", false
+	return "", nil, &Error{Path: snaps, Offset: -1, Err: fmt.Errorf("several snapshots, name one: %s", strings.Join(revs, ", "))}
 }
 
 var shardName = regexp.MustCompile(`^(.+)-(\d{5,})-of-(\d{5,})(\.[a-z]+)$`)
@@ -288,8 +309,13 @@ func oneSet(dir string, names []string) error {
 		have[i] = true
 	}
 	total, err := strconv.Atoi(of)
-	if err != nil || total > 1<<20 {
+	if err != nil || total < 1 || total > 1<<20 {
 		return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("shard count %s is not believable", of)}
+	}
+	for i := range have {
+		if i < 1 || i > total {
+			return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("shard %d of a set of %d", i, total)}
+		}
 	}
 	var missing []string
 	for i := 1; i <= total; i++ {

@@ -132,6 +132,26 @@ func TestLocate(t *testing.T) {
 			write(t, d+"/refs/main", "abc")
 			write(t, d+"/snapshots/old/model.safetensors", "")
 		}, want: []string{"a", "b"}},
+		{what: "a hub cache of one snapshot, beside a stray file", make: func(t *testing.T, d string) {
+			put(t, d+"/snapshots/abc/model.safetensors", "a")
+			write(t, d+"/snapshots/.DS_Store", "x")
+			write(t, d+"/refs/main", "gone\n")
+		}, want: []string{"a"}, note: "gone"},
+		{what: "a hub cache of several snapshots", make: func(t *testing.T, d string) {
+			put(t, d+"/snapshots/abc/model.safetensors", "a")
+			put(t, d+"/snapshots/def/model.safetensors", "a")
+		}, err: "name one: abc, def"},
+		{what: "a hub cache without a snapshot", make: func(t *testing.T, d string) {
+			write(t, d+"/snapshots/.DS_Store", "x")
+		}, err: "no snapshot", class: store.ErrNotFound},
+		{what: "a shard beyond its set", make: func(t *testing.T, d string) {
+			for _, i := range []string{"1", "2", "3"} {
+				put(t, d+"/m-0000"+i+"-of-00002.safetensors", i)
+			}
+		}, err: "shard 3 of a set of 2"},
+		{what: "a set of nothing", make: func(t *testing.T, d string) {
+			put(t, d+"/m-00001-of-00000.safetensors", "a")
+		}, err: "not believable"},
 		{what: "a blob by its own name", make: func(t *testing.T, d string) { put(t, d+"/blobs/1f00", "a") }, path: "blobs/1f00", want: []string{"a"}},
 		{what: "a link to a blob that was not downloaded", make: func(t *testing.T, d string) {
 			link(t, "../../blobs/1f00", d+"/snapshots/abc/model.safetensors")

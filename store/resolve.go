@@ -137,7 +137,7 @@ func (t *Tensor) bindState(r *resolution, state *quant.State, set [numRoles]*ent
 		return
 	}
 	r.dec, r.scheme, r.shape = d, fourBitScheme(state.QuantType), state.Shape
-	r.parts = [quant.MaxParts]*entry{t.e, set[roleAbsmax], set[roleNestedAbsmax], set[roleNestedMap]}
+	r.parts = [quant.MaxParts]*entry{t.e.asCodes(), set[roleAbsmax], set[roleNestedAbsmax], set[roleNestedMap]}
 }
 
 func fourBitParts(packed *entry, set [numRoles]*entry) quant.FourBitParts {

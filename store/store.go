@@ -31,6 +31,7 @@ type Store struct {
 	include, exclude *regexp.Regexp     // nil: all, none
 	shown            []*Tensor          // the logical tensors that the globs leave
 	layers           func() []layerSpan // computed once, on first use
+	turns            [32]chan struct{}  // to resolve tensors
 	handles          func() []Tensor    // of StoredTensors, made once, on first use
 
 	cache    *cache.Cache[key]
@@ -186,6 +187,9 @@ func newStore(path string, opts []Option) (*Store, error) {
 	}
 	st.handles = sync.OnceValue(st.storedHandles)
 	st.layers = sync.OnceValue(func() []layerSpan { return groupLayers(st.shown) })
+	for i := range st.turns {
+		st.turns[i] = make(chan struct{}, 1)
+	}
 	st.closing, st.shutdown = context.WithCancel(context.Background())
 	if o.cache != nil {
 		st.cache = o.cache.c
@@ -239,7 +243,7 @@ func (st *Store) Config() Config { return st.cfg }
 func (st *Store) Notes() []string {
 	notes := slices.Clone(st.loc.notes)
 	if n := len(st.stale); n > 0 {
-		what := "the index is stale: " + count(n, "tensor") + " of the shards disagree with it"
+		what := "the index is stale: it disagrees with the shards about " + count(n, "tensor")
 		if st.loc.index == nil {
 			what = count(n, "copy", "copies") + " of tensors left alone: an earlier shard holds them too"
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"nibble/concurrency"
 	"nibble/internal/rule"
@@ -37,7 +37,6 @@ type Tensor struct {
 	companions []companion  // empty for a plain tensor
 	object     *objectState // quantization said by Python objects; nil otherwise
 
-	mu  sync.Mutex                 // one resolve at a time
 	res atomic.Pointer[resolution] // nil before the first
 
 	warm atomic.Bool // some of it was decoded before
@@ -148,8 +147,13 @@ func (t *Tensor) resolve(ctx context.Context) (*resolution, error) {
 	if r := t.res.Load(); r != nil {
 		return r, r.err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	turn := t.turn()
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, t.locate(concurrency.ContextErr(ctx))
+	}
+	defer func() { <-turn }()
 	if r := t.res.Load(); r != nil {
 		return r, r.err
 	}
@@ -162,6 +166,14 @@ func (t *Tensor) resolve(ctx context.Context) (*resolution, error) {
 	}
 	t.res.Store(r)
 	return r, r.err
+}
+
+// turn is what a goroutine holds while it resolves t: one of a few for all
+// tensors, since a lock cannot be left when a context ends, and a channel for
+// each tensor costs more than two at once save.
+func (t *Tensor) turn() chan struct{} {
+	i := uintptr(unsafe.Pointer(t)) / unsafe.Sizeof(*t)
+	return t.st.turns[i%uintptr(len(t.st.turns))]
 }
 
 // lasting tells errors of the bytes from errors of the moment.

@@ -153,6 +153,11 @@ var remedy = map[rule.ID]string{
 // verify collects the findings of an open checkpoint.
 func (st *Store) verify(ctx context.Context) ([]Finding, error) {
 	var found []Finding
+	if st.loc.index != nil && len(st.loc.index.WeightMap) == 0 {
+		e := rule.New(rule.IndexJSON, "the index names no tensors")
+		e.Path = st.loc.path
+		found = append(found, finding(e, Suspect))
+	}
 	for _, e := range st.stale {
 		found = append(found, finding(e, Suspect))
 	}
