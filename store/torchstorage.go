@@ -141,6 +141,22 @@ func (s *torchStorage) spilled(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
+// prove inflates the storage to nowhere, and says whether it is sound.
+func (s *torchStorage) prove(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer func() { s.turn <- struct{}{} }()
+	if s.file != nil || s.bad != nil {
+		return s.bad
+	}
+	z := s.Open(&contextReader{ctx, s.shard.file})
+	defer z.Close()
+	_, err := io.Copy(io.Discard, &contextStream{ctx, z})
+	s.blame(err)
+	return err
+}
+
 // blame remembers an error of the bytes, in the caller's turn.
 func (s *torchStorage) blame(err error) {
 	if err != nil && lasting(err) {

@@ -273,6 +273,10 @@ func TestDamagedDeflated(t *testing.T) {
 	if err := os.WriteFile(path, file, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	found, err := store.Verify(context.Background(), path)
+	if err != nil || len(found) != 1 || !hasFinding(found, "PT-001", store.Broken) {
+		t.Errorf("findings %+v, %v", found, err)
+	}
 	for _, budget := range []int64{0, 1, store.NoCache} {
 		st := open(t, path, store.Config{CacheBudget: budget})
 		for h := range st.Tensors() {

@@ -33,7 +33,8 @@ type Finding struct {
 
 // Verify reads all of a checkpoint's headers, quantization states and scales,
 // and returns everything that breaks or bends a rule. It does not read the
-// weights themselves, nor the checksums of a torch archive. The error is for what cannot be read at all: a path that does not exist, an I/O
+// weights themselves, but for those that a torch archive holds deflated, whose
+// checksums it compares. The error is for what cannot be read at all: a path that does not exist, an I/O
 // error.
 func Verify(ctx context.Context, path string, opts ...Option) ([]Finding, error) {
 	found, err := verifyContainers(ctx, path, opts)
@@ -160,6 +161,17 @@ func (st *Store) verify(ctx context.Context) ([]Finding, error) {
 	}
 	for _, e := range st.stale {
 		found = append(found, finding(e, Suspect))
+	}
+	for _, sh := range st.shards {
+		for _, s := range sh.deflated {
+			if err := s.prove(ctx); err != nil {
+				more, err := asFindings(rule.Locate(err, sh.file.Path(), ""))
+				if err != nil {
+					return nil, err
+				}
+				found = append(found, more...)
+			}
+		}
 	}
 	for t := range st.Tensors() {
 		if err := ctx.Err(); err != nil {
