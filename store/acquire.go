@@ -251,9 +251,6 @@ func (st *Store) fill(ctx context.Context, items []cache.Item[key], bufs [][]byt
 		return err
 	}
 	defer st.end()
-	if v, ok := items[0].Key.t.e.view.(inflated); ok {
-		return v.fill(ctx, bufs[0])
-	}
 	jobs := make([]job, len(items))
 	for i, it := range items {
 		j := job{t: it.Key.t, dt: it.Key.dt, dst: bufs[i], fresh: it.Fresh}

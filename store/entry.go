@@ -14,7 +14,8 @@ type shard struct {
 	rel    string // path relative to the checkpoint, as users see it
 	stored int64  // bytes of tensors in it, shared ones counted once
 
-	deflated []*torchStorage // those that Close looks after
+	deflated []*torchStorage // of a torch file
+	spill    spill           // of those
 }
 
 // entry is one stored tensor: what its container says of it, checked against

@@ -51,9 +51,10 @@ func (st *Store) end() {
 
 // Close refuses new work, cancels prefetch, waits for decodes in flight and
 // gives everything back. Requests that wait for bytes of the budget fail with
-// ErrClosed, and under a shared cache those that wait for a decode, too. Leases that are still open stay valid: Close then
-// returns an error that matches ErrLeased and names their tensors, and the
-// last Release unmaps. A second Close returns nil.
+// ErrClosed, and under a shared cache those that wait for a decode, too. Leases
+// that are still open stay valid: Close then returns an error that matches
+// ErrLeased and names their tensors, and the last Release unmaps. A second
+// Close returns nil.
 func (st *Store) Close() error {
 	st.life.Lock()
 	if st.closed {
@@ -85,10 +86,7 @@ func (st *Store) Close() error {
 	}
 	var errs []error
 	for _, sh := range st.shards {
-		errs = append(errs, sh.file.Release())
-		for _, s := range sh.deflated {
-			errs = append(errs, s.close())
-		}
+		errs = append(errs, sh.file.Release(), sh.spill.close())
 	}
 	errs = append(errs, st.files.Close())
 	if len(open) > 0 {

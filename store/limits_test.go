@@ -123,3 +123,37 @@ func TestSparseFile(t *testing.T) {
 		t.Errorf("%d bytes of the mapping resident after two rows", m.Rss)
 	}
 }
+
+// A compressed archive may hold more storages than a process may have
+// descriptors. Without room in the budget they share one temporary file.
+func TestManyDeflatedStorages(t *testing.T) {
+	const n = 400
+	storages := map[string][]byte{}
+	for i := range n {
+		storages[fmt.Sprint(i, "*")] = leF32(float32(i))
+	}
+	path := torchFile(t, func(p *pickler) {
+		for i := range n {
+			p.str(fmt.Sprint("t", i))
+			p.vector("FloatStorage", fmt.Sprint(i), 1)
+		}
+	}, storages, "")
+	st := open(t, path, store.Config{CacheBudget: store.NoCache})
+	before, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	for i := range n {
+		got := make([]float32, 1)
+		if err := store.ReadRows(context.Background(), find(t, st, fmt.Sprint("t", i)), got, 0, 1); err != nil || got[0] != float32(i) {
+			t.Fatalf("t%d = %v, %v", i, got, err)
+		}
+	}
+	after, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after) > len(before)+1 {
+		t.Errorf("%d descriptors, %d before", len(after), len(before))
+	}
+}

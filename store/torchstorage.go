@@ -3,11 +3,9 @@ package store
 import (
 	"context"
 	"io"
-	"os"
 
 	"nibble/cache"
 	"nibble/store/pytorch"
-	"nibble/tensor"
 )
 
 // torchStorage is a run of bytes in a torch file that tensors view.
@@ -16,22 +14,18 @@ type torchStorage struct {
 	shard *shard
 
 	// For a deflated storage:
-	blob *Tensor       // stands for the inflated bytes in the cache
-	turn chan struct{} // holds a token while nobody looks at what follows
-	bad  error         // why it cannot be inflated, if that was found out
-	file *os.File      // the inflated bytes, where the budget has no room for them
+	blob   *Tensor       // stands for the inflated bytes in the cache
+	turn   chan struct{} // holds a token while nobody looks at what follows
+	bad    error         // why it cannot be inflated, if that was found out
+	copied io.ReaderAt   // the inflated bytes, once they went to the spill
 }
 
 func newTorchStorage(st *Store, sh *shard, s *pytorch.Storage) *torchStorage {
 	ts := &torchStorage{Storage: *s, shard: sh}
 	if s.Deflated {
-		name := "storage " + s.Key
-		ts.blob = &Tensor{st: st, name: name, e: &entry{
-			name: name, dtype: tensor.U8, shape: tensor.Shape{s.Bytes}, numel: s.Bytes, shard: sh, n: s.Bytes,
-			view: inflated{ts},
-		}}
+		ts.blob = &Tensor{st: st, name: "storage " + s.Key}
 		ts.turn = make(chan struct{}, 1)
-		ts.turn <- struct{}{}
+		ts.pass()
 	}
 	return ts
 }
@@ -91,13 +85,13 @@ func (s *torchStorage) borrow(ctx context.Context) (l cache.Lease, ok bool, err 
 	if err := s.take(ctx); err != nil {
 		return cache.Lease{}, false, err
 	}
-	bad, spilled := s.bad, s.file != nil
-	s.turn <- struct{}{}
+	bad, spilled := s.bad, s.copied != nil
+	s.pass()
 	if bad != nil || spilled {
 		return cache.Lease{}, false, bad
 	}
 	// Who finds another at it waits for the outcome, and then borrows.
-	_, _ = st.cache.Prefetch(st.closing, []cache.Item[key]{{Key: k, Size: s.Bytes}}, st.fill)
+	_, _ = st.cache.Prefetch(st.closing, []cache.Item[key]{{Key: k, Size: s.Bytes}}, s.fill)
 	if err := st.cache.Wait(ctx, func(other key) bool { return other == k }); err != nil {
 		return cache.Lease{}, false, err
 	}
@@ -105,7 +99,7 @@ func (s *torchStorage) borrow(ctx context.Context) (l cache.Lease, ok bool, err 
 	return l, ok, nil
 }
 
-// take waits for the caller's turn, which ends with a token put back.
+// take waits for the caller's turn, which ends with pass.
 func (s *torchStorage) take(ctx context.Context) error {
 	select {
 	case <-s.turn:
@@ -115,30 +109,45 @@ func (s *torchStorage) take(ctx context.Context) error {
 	}
 }
 
-// spilled is the inflated storage in a temporary file, made on first use. Its
-// size and CRC have been checked: a part of a damaged storage is not to be
-// trusted either.
-func (s *torchStorage) spilled(ctx context.Context) (*os.File, error) {
+func (s *torchStorage) pass() { s.turn <- struct{}{} }
+
+// spilled is the inflated storage in the shard's temporary file, put there on
+// first use. Its size and CRC have been checked: a part of a damaged storage is
+// not to be trusted either.
+func (s *torchStorage) spilled(ctx context.Context) (io.ReaderAt, error) {
 	if err := s.take(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { s.turn <- struct{}{} }()
-	if s.file != nil || s.bad != nil {
-		return s.file, s.bad
+	defer s.pass()
+	if s.bad != nil {
+		return nil, s.bad
 	}
-	f, err := tempFile()
+	if s.copied != nil {
+		return s.copied, nil
+	}
+	r, w, err := s.shard.spill.region(s.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	z := s.Open(&contextReader{ctx, s.shard.file})
-	defer z.Close()
-	if _, err := io.Copy(f, &contextStream{ctx, z}); err != nil {
-		closeTemp(f)
-		s.blame(err)
+	if err := s.inflate(ctx, w); err != nil {
 		return nil, err
 	}
-	s.file = f
-	return f, nil
+	s.copied = r
+	return r, nil
+}
+
+// fill is a cache's loader: it inflates the storage into its one buffer.
+func (s *torchStorage) fill(ctx context.Context, _ []cache.Item[key], bufs [][]byte) error {
+	st := s.blob.st
+	if err := st.begin(); err != nil {
+		return err
+	}
+	defer st.end()
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.pass()
+	return s.inflate(ctx, &into{bufs[0]})
 }
 
 // prove inflates the storage to nowhere, and says whether it is sound.
@@ -146,30 +155,32 @@ func (s *torchStorage) prove(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return err
 	}
-	defer func() { s.turn <- struct{}{} }()
-	if s.file != nil || s.bad != nil {
+	defer s.pass()
+	if s.bad != nil || s.copied != nil {
 		return s.bad
 	}
-	z := s.Open(&contextReader{ctx, s.shard.file})
-	defer z.Close()
-	_, err := io.Copy(io.Discard, &contextStream{ctx, z})
-	s.blame(err)
-	return err
+	return s.inflate(ctx, io.Discard)
 }
 
-// blame remembers an error of the bytes, in the caller's turn.
-func (s *torchStorage) blame(err error) {
+// inflate writes the whole storage to w, in the caller's turn, and remembers an
+// error of the bytes.
+func (s *torchStorage) inflate(ctx context.Context, w io.Writer) error {
+	z := s.Open(&contextReader{ctx, s.shard.file})
+	defer z.Close()
+	_, err := io.Copy(w, &contextStream{ctx, z})
 	if err != nil && lasting(err) {
 		s.bad = err
 	}
+	return err
 }
 
-// close gives the temporary file back, if there is one. Nobody reads any more.
-func (s *torchStorage) close() error {
-	if s.file == nil {
-		return nil
-	}
-	return closeTemp(s.file)
+// into writes to a buffer that has room for all.
+type into struct{ rest []byte }
+
+func (w *into) Write(p []byte) (int, error) {
+	n := copy(w.rest, p)
+	w.rest = w.rest[n:]
+	return n, nil
 }
 
 // source is where in the file bytes [off, off+n) of the storage come from.
@@ -178,22 +189,6 @@ func (s *torchStorage) source(off, n int64) (fileOff, fileN int64) {
 		return s.Offset, s.Compressed
 	}
 	return s.Offset + off, n
-}
-
-// tempFile makes a file that ends with the process, whatever ends it, where the
-// system allows to remove what is open.
-func tempFile() (*os.File, error) {
-	f, err := os.CreateTemp("", "nibble-inflated-")
-	if err == nil {
-		_ = os.Remove(f.Name()) // else closeTemp does
-	}
-	return f, err
-}
-
-func closeTemp(f *os.File) error {
-	err := f.Close()
-	_ = os.Remove(f.Name()) // gone already, where tempFile could
-	return err
 }
 
 // contextReader reads until its context is done.
@@ -221,33 +216,3 @@ func (c *contextStream) Read(p []byte) (int, error) {
 	}
 	return c.r.Read(p)
 }
-
-// inflated is the viewer of a blob: the whole storage at once.
-type inflated struct{ s *torchStorage }
-
-func (v inflated) window(ctx context.Context, off, n int64, scratch *[]byte) ([]byte, error) {
-	f, err := v.s.spilled(ctx)
-	if err != nil {
-		return nil, err
-	}
-	buf, err := grow(scratch, n)
-	if err == nil {
-		_, err = f.ReadAt(buf, off)
-	}
-	return buf, err
-}
-
-// fill inflates the storage into dst, which holds all of it.
-func (v inflated) fill(ctx context.Context, dst []byte) error {
-	if err := v.s.take(ctx); err != nil {
-		return err
-	}
-	defer func() { v.s.turn <- struct{}{} }()
-	z := v.s.Open(&contextReader{ctx, v.s.shard.file})
-	defer z.Close()
-	_, err := io.ReadFull(&contextStream{ctx, z}, dst)
-	v.s.blame(err)
-	return err
-}
-
-func (v inflated) source(off, n int64) (int64, int64) { return v.s.source(off, n) }
