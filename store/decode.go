@@ -204,7 +204,7 @@ func (s *scratch) decode(ctx context.Context, j *job, lo, hi int64, parts int) e
 	if j.fresh {
 		cache.Populate(dst)
 	}
-	j.r.dec.Decode(dst, j.dt, lo, hi, s.windows[:parts], j.write(dst))
+	j.r.dec.Decode(dst, j.dt, lo, hi, s.windows[:parts], j.write())
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (s *scratch) decode(ctx context.Context, j *job, lo, hi int64, parts int) e
 func (j *job) offset(i int64) int64 { return (i - j.lo) * int64(j.dt.Bits()) / 8 }
 
 // write chooses the store that suits the destination.
-func (j *job) write(dst []byte) quant.Write {
+func (j *job) write() quant.Write {
 	switch {
 	case j.tile, j.fresh:
 		return quant.Cached
