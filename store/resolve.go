@@ -168,7 +168,10 @@ func (t *Tensor) bindInt8(ctx context.Context, r *resolution, set [numRoles]*ent
 
 // checkWeightFormat reads the one byte that names the layout.
 func checkWeightFormat(ctx context.Context, f *entry) error {
-	data, err := f.read(ctx, quant.MaxState)
+	if f.n != 1 {
+		return f.place(rule.New(rule.WeightFormat, "weight_format has %d bytes, want 1", f.n))
+	}
+	data, err := f.read(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -188,7 +191,7 @@ func atEntry(err error, e *entry) error {
 // under the guard where they are gathered from a mapping.
 func (e *entry) read(ctx context.Context, limit int64) ([]byte, error) {
 	if e.n > limit {
-		return nil, rule.New(rule.QuantJSON, "%s has %d bytes, want at most %d", e.name, e.n, limit).At(e.off)
+		return nil, e.place(rule.New(rule.QuantJSON, "%q has %d bytes, want at most %d", e.name, e.n, limit))
 	}
 	if e.err != nil {
 		return nil, e.err

@@ -119,7 +119,10 @@ func (t *Tensor) tiles(ctx context.Context, dt tensor.DType, size int, yield fun
 	dt = r.lenient(dt)
 	numel := r.dec.Numel()
 	total, ok := tensor.Bytes(numel, dt)
-	if !ok || total == 0 {
+	if !ok {
+		return t.errorf("%w: %d elements of %s", ErrLimit, numel, dt)
+	}
+	if total == 0 {
 		return nil
 	}
 	buf, free, err := st.tileBuffer(ctx, min(total, st.tileSize(size)))
@@ -168,8 +171,8 @@ const (
 	leastTile = 4 << 10
 )
 
-// tileSize is the size of a tile's buffer: as asked for, but no more than the
-// budget.
+// tileSize is the size of a tile's buffer: as asked for, but no more than a
+// quarter of the budget, so that others may decode beside it.
 func (st *Store) tileSize(size int) int64 {
 	if size <= 0 {
 		size = defaultTile
