@@ -71,7 +71,8 @@ func (t *Tensor) lease(r *resolution, dt tensor.DType, c cache.Lease) Lease {
 }
 
 func item(t *Tensor, r *resolution, dt tensor.DType) cache.Item[key] {
-	// The product fits: maxNumel bounds what a container may claim.
+	// The product fits: what is stored is at most maxExpansion times the file,
+	// or maxExpanded, and nothing decodes to more than eight times that.
 	size, _ := tensor.Bytes(r.dec.Numel(), dt)
 	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size}
 }

@@ -18,7 +18,7 @@ type catalog struct {
 	tensors  []Tensor         // logical tensors, companions hidden
 	aliases  map[string]string
 	metadata map[string]string
-	stale    []*Error          // copies that the index does not name, IDX-005
+	stale    []*Error          // what disagrees with the index, or stands twice: IDX-005
 	places   map[string]string // tensor → shard, as the index says; nil without one
 	objects  []*objectState    // quantizations that Python objects describe
 	opaque   []Opaque

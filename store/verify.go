@@ -34,8 +34,8 @@ type Finding struct {
 // Verify reads all of a checkpoint's headers, quantization states and scales,
 // and returns everything that breaks or bends a rule. It does not read the
 // weights themselves, but for those that a torch archive holds deflated, whose
-// checksums it compares. The error is for what cannot be read at all: a path that does not exist, an I/O
-// error.
+// checksums it compares. The error is for what cannot be read at all: a path
+// that does not exist, an I/O error.
 func Verify(ctx context.Context, path string, opts ...Option) ([]Finding, error) {
 	found, err := verifyContainers(ctx, path, opts)
 	if err != nil || len(found) > 0 {
