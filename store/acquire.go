@@ -256,7 +256,7 @@ func (st *Store) fill(ctx context.Context, items []cache.Item[key], bufs [][]byt
 	for i, it := range items {
 		j := job{t: it.Key.t, dt: it.Key.dt, dst: bufs[i], fresh: it.Fresh}
 		if it.Key.raw {
-			j.r, j.dt = rawResolution(j.t.e), tensor.U8
+			j.r, j.dt = rawResolution(j.t.packed()), tensor.U8
 		} else if j.r = j.t.res.Load(); j.r == nil {
 			return j.t.errorf("decoded before it was resolved")
 		}

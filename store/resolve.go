@@ -137,7 +137,15 @@ func (t *Tensor) bindState(r *resolution, state *quant.State, set [numRoles]*ent
 		return
 	}
 	r.dec, r.scheme, r.shape = d, fourBitScheme(state.QuantType), state.Shape
-	r.parts = [quant.MaxParts]*entry{t.e.asCodes(), set[roleAbsmax], set[roleNestedAbsmax], set[roleNestedMap]}
+	r.parts = [quant.MaxParts]*entry{t.packed(), set[roleAbsmax], set[roleNestedAbsmax], set[roleNestedMap]}
+}
+
+// packed is the stored tensor of t: of a quantized one, its bytes as codes.
+func (t *Tensor) packed() *entry {
+	if len(t.companions) == 0 && t.object == nil {
+		return t.e
+	}
+	return t.e.asCodes()
 }
 
 func fourBitParts(packed *entry, set [numRoles]*entry) quant.FourBitParts {

@@ -449,6 +449,14 @@ func TestPackedOnBigEndianHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	p, err := find(t, st, "words").Packed(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Codes.Release()
+	if !bytes.Equal(p.Codes.Bytes(), codes) {
+		t.Errorf("packed codes % x, want % x", p.Codes.Bytes(), codes)
+	}
 	if !slices.Equal(values[0], values[1]) || values[0][0] != -3 { // code 0 is -1, absmax is 3
 		t.Errorf("as bytes %v, as words %v", values[0], values[1])
 	}
