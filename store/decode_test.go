@@ -20,7 +20,7 @@ func TestWorkersOfABatch(t *testing.T) {
 	} {
 		var b batch
 		for _, n := range c.sizes {
-			b.jobs = append(b.jobs, job{r: rawResolution(&entry{}), dst: make([]byte, n)})
+			b.jobs = append(b.jobs, job{dst: make([]byte, n)})
 		}
 		if got := b.workers(); got != c.want {
 			t.Errorf("tensors of %v bytes: %d workers; want %d", c.sizes, got, c.want)
