@@ -24,8 +24,8 @@ type Config struct {
 	// leased, in flight, buffers of tiles, and memory free for reuse. Bytes; 0
 	// means DefaultCacheBudget, NoCache means none. A single tensor that is
 	// larger is let in alone (see Strict). Not counted are the scales that
-	// Packed hands out, and the few MiB that each worker needs to read files
-	// that are not mapped.
+	// Packed hands out, the few MiB that each worker needs to read files that
+	// are not mapped, and the 4 KiB of a tile under a budget below that.
 	CacheBudget int64
 	// Workers is how many goroutines decode at once, over all callers of the
 	// store. 0 means GOMAXPROCS.
