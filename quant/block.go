@@ -59,8 +59,9 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 	r.read(dst, 0)
 }
 
-// groups cuts a range of elements at multiples of group blocks, and computes
-// the scales of each piece:
+// groups cuts a range of elements into pieces with known scales. Scales that
+// can be read where they are stored make one piece of it; others are computed
+// group by group, cut at multiples of group blocks:
 //
 //	var g groups
 //	for g.open(b, k, lo, hi, parts); g.next(); {
@@ -72,9 +73,10 @@ func (b *blocked) readScales(dst []float32, parts [][]byte) {
 type groups struct {
 	*blocked
 	reader scaleReader
-	lo, hi int64 // the piece
-	end    int64 // of the whole range
-	n      int   // scales of the piece
+	lo, hi int64     // the piece
+	end    int64     // of the whole range
+	stored []float32 // all scales of the range where they are stored, or nil
+	n      int       // scales of the piece
 	buf    [group]float32
 }
 
@@ -85,6 +87,7 @@ func (g *groups) open(b *blocked, k kernel, lo, hi int64, parts [][]byte) {
 	if lo < hi {
 		first, _ := b.blockRange(lo, hi)
 		g.reader.open(b.scales, k, first, parts)
+		g.stored = g.reader.stored()
 	}
 }
 
@@ -94,6 +97,10 @@ func (g *groups) next() bool {
 	if g.lo == g.end {
 		return false
 	}
+	if g.stored != nil {
+		g.hi = g.end
+		return true
+	}
 	first, end := g.blockRange(g.lo, g.end)
 	end = min(end, (first/group+1)*group)
 	g.hi = min(g.end, end*g.size)
@@ -102,8 +109,13 @@ func (g *groups) next() bool {
 	return true
 }
 
-// scales are those of the blocks that the piece touches.
-func (g *groups) scales() []float32 { return g.buf[:g.n] }
+// scales are those of the blocks that the piece touches, valid until the next.
+func (g *groups) scales() []float32 {
+	if g.stored != nil {
+		return g.stored
+	}
+	return g.buf[:g.n]
+}
 
 // mustFit panics when a call of Decode breaks its contract.
 func mustFit(d Decoder, dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte) {

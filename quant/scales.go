@@ -101,6 +101,16 @@ func (r *scaleReader) open(s *scales, k kernel, first int64, parts [][]byte) {
 	}
 }
 
+// stored is all scales of the range, read-only, where they are stored as
+// numbers that this machine can read in place; else nil. Copying them first
+// would wait for memory that kernels read while they write.
+func (r *scaleReader) stored() []float32 {
+	if r.nested != nil {
+		return nil
+	}
+	return r.plain.view(r.parts[0])
+}
+
 // read computes the scales of blocks [b, b+len(dst)).
 func (r *scaleReader) read(dst []float32, b int64) {
 	at := int(b - r.first)

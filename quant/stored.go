@@ -90,6 +90,15 @@ func (p floatPart) read(dst []float32, src []byte, i int) {
 	tensor.Widen(dst, src[i*size:(i+len(dst))*size], p.dtype, p.bigEndian)
 }
 
+// view is all values of src, which it aliases, or nil where reading takes more
+// than loading words.
+func (p floatPart) view(src []byte) []float32 {
+	if p.dtype != tensor.F32 || p.bigEndian {
+		return nil
+	}
+	return tensor.Float32s(src)
+}
+
 // ceilDiv is ⌈n/d⌉ for n >= 0 and d > 0, without overflow.
 func ceilDiv(n, d int64) int64 {
 	q := n / d

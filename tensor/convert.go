@@ -83,6 +83,18 @@ func Widen(dst []float32, src []byte, from DType, bigEndian bool) {
 	}
 }
 
+// Float32s is src, the little-endian bytes of float32 values, as these values,
+// or nil where the host keeps them in another order or src is not aligned. The
+// result aliases src: it is valid, and may be written, as long and as far as
+// src.
+func Float32s(src []byte) []float32 {
+	at := unsafe.Pointer(unsafe.SliceData(src))
+	if !HostLittleEndian || uintptr(at)%4 != 0 {
+		return nil
+	}
+	return unsafe.Slice((*float32)(at), len(src)/4)
+}
+
 // float32Bytes views the memory of f as bytes.
 func float32Bytes(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))

@@ -59,6 +59,27 @@ func TestConvertKnowsByteOrder(t *testing.T) {
 	}
 }
 
+// Words are read in place where they lie as the host wants them, and nowhere
+// else.
+func TestFloat32s(t *testing.T) {
+	words := []float32{0, 1.5, -2, 3}
+	src := float32Bytes(words)
+	if !HostLittleEndian {
+		if got := Float32s(src); got != nil {
+			t.Errorf("got %v on a big-endian host; want nil", got)
+		}
+		return
+	}
+	if got := Float32s(src[4:]); len(got) != 3 || &got[0] != &words[1] {
+		t.Errorf("got %v; want the last three of %v themselves", got, words)
+	}
+	for shift := 1; shift < 4; shift++ {
+		if got := Float32s(src[shift:][:12]); got != nil {
+			t.Errorf("%d bytes off: got %v; want nil", shift, got)
+		}
+	}
+}
+
 // A complex value is two words; each is swapped for itself.
 func TestConvertSwapsComplexByComponent(t *testing.T) {
 	big := []byte{0x3f, 0x80, 0, 0, 0x40, 0, 0, 0} // 1+2i
