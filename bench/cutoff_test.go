@@ -13,7 +13,7 @@ import (
 	"nibble/tensor"
 )
 
-// The benchmarks here are where the constants of store/decode.go come from.
+// The benchmarks here are where the constants of store/batch.go come from.
 
 // decoder makes an nf4 decoder of n elements and what it reads.
 func decoder(b *testing.B, n int64) (quant.Decoder, [][]byte) {
@@ -42,7 +42,7 @@ func BenchmarkRange(b *testing.B) {
 					pool := concurrency.NewPool(workers)
 					b.SetBytes(size)
 					for b.Loop() {
-						decodeRanges(b, pool, d, dst, parts, concurrency.Split(size/2, 64*256, piece/2))
+						decodeRanges(b, pool, d, dst, parts, concurrency.Split(0, size/2, piece/2))
 					}
 				})
 			}
@@ -76,7 +76,7 @@ func BenchmarkShare(b *testing.B) {
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("scheme=nf4/out=bf16/size=%dKiB/workers=%d", kib, workers), func(b *testing.B) {
 				pool := concurrency.NewPool(workers)
-				ranges := concurrency.Split(size/2, 64*256, min(1<<20, size/2)/2)
+				ranges := concurrency.Split(0, size/2, min(1<<20, size/2)/2)
 				b.SetBytes(size)
 				for b.Loop() {
 					decodeRanges(b, pool, d, dst, parts, ranges)

@@ -1,5 +1,5 @@
 // Package concurrency shares the processors among the decodes of a store. It
-// knows nothing of tensors: Split cuts a count of elements into ranges, and a
+// knows nothing of tensors: Split cuts elements into ranges, and a
 // Pool hands indices of such ranges to its workers.
 //
 // Waking a second processor costs more than decoding a small tensor, so work is

@@ -1,51 +1,24 @@
 package concurrency
 
-import "math"
+// Ranges are consecutive half-open ranges that together cover [lo, hi) once. It
+// is a value of three words: the i-th range is computed, not stored.
+type Ranges struct{ lo, hi, step int64 }
 
-// Ranges are consecutive half-open ranges that together cover [0, n) once. It
-// is a value of two words: the i-th range is computed, not stored.
-type Ranges struct{ n, step int64 }
-
-// Split cuts n elements into ranges of about target elements, of equal length
-// but for the last, each starting at a multiple of align. An align or target
-// below 1 counts as 1, a negative n as 0.
-func Split(n, align, target int64) Ranges {
-	n, align, target = max(n, 0), max(align, 1), max(target, 1)
-	if n == 0 {
-		return Ranges{step: align}
-	}
-	count := n / target
-	if n%target > target/2 || count == 0 {
-		count++
-	}
-	// Even ranges: a short last one would leave the other workers idle.
-	step := roundUp(ceilDiv(n, min(count, math.MaxInt)), align)
-	return Ranges{n, step}
-}
+// Split cuts [lo, hi), where 0 <= lo, at the multiples of step, wherever lo is.
+// A step below 1 counts as 1. There are fewer pieces than an int can count: the
+// caller chooses step so.
+func Split(lo, hi, step int64) Ranges { return Ranges{lo, max(lo, hi), max(step, 1)} }
 
 // Len is the number of ranges.
-func (r Ranges) Len() int { return int(ceilDiv(r.n, r.step)) }
+func (r Ranges) Len() int {
+	if r.lo == r.hi {
+		return 0
+	}
+	return int((r.hi-1)/r.step - r.lo/r.step + 1)
+}
 
 // At returns range i, 0 <= i < Len(), as [lo, hi).
 func (r Ranges) At(i int) (lo, hi int64) {
-	lo = int64(i) * r.step
-	return lo, lo + min(r.step, r.n-lo)
-}
-
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if a%b > 0 {
-		q++
-	}
-	return q
-}
-
-// roundUp returns the least multiple of m that is >= a, or MaxInt64 where there
-// is none: then one range covers everything.
-func roundUp(a, m int64) int64 {
-	q := ceilDiv(a, m)
-	if q > math.MaxInt64/m {
-		return math.MaxInt64
-	}
-	return q * m
+	begin := (r.lo/r.step + int64(i)) * r.step
+	return max(r.lo, begin), begin + min(r.step, r.hi-begin) // begin+step may overflow
 }

@@ -2,71 +2,67 @@ package concurrency
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// Whatever is asked, the ranges cover [0, n) once, in order, and start at
-// multiples of align.
+// Whatever is asked, the ranges cover [lo, hi) once, in order, and start at
+// multiples of step.
 func TestSplitCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int64Range(-5, 1<<20).Draw(t, "n")
-		align := rapid.Int64Range(-1, 5000).Draw(t, "align")
-		target := rapid.Int64Range(max(1, n/1000), 1<<21).Draw(t, "target")
-		r := Split(n, align, target)
-		var at int64
+		lo := rapid.Int64Range(0, 1<<20).Draw(t, "lo")
+		hi := rapid.Int64Range(lo-5, lo+1<<20).Draw(t, "hi")
+		step := rapid.Int64Range(max(1, (hi-lo)/1000), 1<<21).Draw(t, "step")
+		r := Split(lo, hi, step)
+		at := lo
 		for i := range r.Len() {
-			lo, hi := r.At(i)
-			if lo != at || hi <= lo {
-				t.Fatalf("range %d is [%d, %d), the one before ended at %d", i, lo, hi, at)
+			from, to := r.At(i)
+			if from != at || to <= from {
+				t.Fatalf("range %d is [%d, %d), the one before ended at %d", i, from, to, at)
 			}
-			if lo%max(align, 1) != 0 {
-				t.Fatalf("range %d starts at %d, not a multiple of %d", i, lo, align)
+			if i > 0 && from%step != 0 {
+				t.Fatalf("range %d starts at %d, not a multiple of %d", i, from, step)
 			}
-			if size := hi - lo; size > 2*target+max(align, 1) {
-				t.Fatalf("range %d has %d elements, the target is %d", i, size, target)
+			if to-from > step {
+				t.Fatalf("range %d has %d elements, more than %d", i, to-from, step)
 			}
-			at = hi
+			at = to
 		}
-		if at != max(n, 0) {
-			t.Fatalf("%d of %d elements are covered", at, n)
+		if at != max(lo, hi) {
+			t.Fatalf("covered up to %d of %d", at, hi)
 		}
 	})
 }
 
 func TestSplit(t *testing.T) {
-	for _, tt := range []struct {
-		n, align, target int64
-		lens             []int64
+	const most = math.MaxInt64
+	for _, c := range []struct {
+		lo, hi, step int64
+		want         []int64 // where each range ends
 	}{
-		{0, 64, 1000, nil},
-		{1, 64, 1000, []int64{1}},
-		{1000, 1, 1000, []int64{1000}},
-		{1499, 1, 1000, []int64{1499}}, // half a range more is not worth a worker
-		{1600, 1, 1000, []int64{800, 800}},
-		{4096, 256, 1000, []int64{1024, 1024, 1024, 1024}},
-		{100, 64, 10, []int64{64, 36}},
-		{math.MaxInt64, math.MaxInt64, 1, []int64{math.MaxInt64}},
-		{math.MaxInt64, 64, math.MaxInt64, []int64{math.MaxInt64}},
-		{math.MaxInt64, 1, math.MaxInt64/2 + 1, []int64{math.MaxInt64/2 + 1, math.MaxInt64 / 2}},
+		{0, 0, 64, nil},
+		{7, 3, 64, nil},
+		{0, 1, 64, []int64{1}},
+		{0, 3, 0, []int64{1, 2, 3}},
+		{0, 128, 64, []int64{64, 128}},
+		{0, 129, 64, []int64{64, 128, 129}},
+		{63, 65, 64, []int64{64, 65}},
+		{64, 65, 64, []int64{65}},
+		{100, 200, 64, []int64{128, 192, 200}},
+		{0, most, most, []int64{most}},
+		{0, most, most/2 + 1, []int64{most/2 + 1, most}},
+		{most - 2, most, most - 1, []int64{most - 1, most}},
 	} {
-		r := Split(tt.n, tt.align, tt.target)
-		if r.Len() != len(tt.lens) {
-			t.Errorf("Split(%d, %d, %d) has %d ranges, want %d", tt.n, tt.align, tt.target, r.Len(), len(tt.lens))
-			continue
+		r := Split(c.lo, c.hi, c.step)
+		var ends []int64
+		for i := range r.Len() {
+			_, hi := r.At(i)
+			ends = append(ends, hi)
 		}
-		for i, want := range tt.lens {
-			if lo, hi := r.At(i); hi-lo != want {
-				t.Errorf("Split(%d, %d, %d): range %d has %d elements, want %d", tt.n, tt.align, tt.target, i, hi-lo, want)
-			}
+		if !slices.Equal(ends, c.want) {
+			t.Errorf("Split(%d, %d, %d): ranges end at %v, want %v", c.lo, c.hi, c.step, ends, c.want)
 		}
-	}
-}
-
-// A count of ranges that an int does not hold is made of longer ranges.
-func TestSplitLenFitsInt(t *testing.T) {
-	if n := Split(math.MaxInt64, 1, 1).Len(); n <= 0 {
-		t.Errorf("Len is %d", n)
 	}
 }

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"math"
+	"sort"
+
+	"nibble/concurrency"
+	"nibble/mmap"
+	"nibble/tensor"
+)
+
+// How a batch is cut. The figures come from BenchmarkRange and BenchmarkShare in
+// bench. Waking a worker costs 30 to 130 µs, in which another one decodes 1 to
+// 4 MiB: below soloBytes there is too little left for it to help with.
+const (
+	rangeBytes  = 1 << 20 // of output, in one range of the queue
+	soloBytes   = 8 << 20 // of output, below which one worker decodes the batch
+	shareBytes  = 4 << 20 // of output, for each worker of a larger one
+	aheadRanges = 16      // ranges whose source the system is asked for at once, on first use
+	alignBlocks = 256     // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
+)
+
+// job asks for elements [lo, hi) of a tensor in dst.
+type job struct {
+	t      *Tensor
+	r      *resolution
+	dt     tensor.DType
+	lo, hi int64
+	dst    []byte
+	fresh  bool // dst was never written to: its pages are yet to be populated
+	tile   bool // dst is a small buffer that is used again and again
+	cold   bool // the source bytes may have to come from the disk
+}
+
+// batch is the one queue of a decode: the ranges of all its jobs.
+type batch struct {
+	jobs   []job
+	ranges []concurrency.Ranges // by job
+	first  []int                // number of the first range, by job, and the total behind
+	cold   bool                 // a job is
+}
+
+func newBatch(jobs []job) *batch {
+	b := &batch{jobs: jobs, ranges: make([]concurrency.Ranges, len(jobs)), first: make([]int, len(jobs)+1)}
+	for i := range jobs {
+		j := &jobs[i]
+		b.ranges[i] = concurrency.Split(j.lo, j.hi, j.step())
+		b.first[i+1] = b.first[i] + b.ranges[i].Len()
+		b.cold = b.cold || j.cold
+	}
+	return b
+}
+
+// step is the number of elements of j that a worker decodes at a time.
+func (j *job) step() int64 {
+	unit := j.r.dec.Align()
+	if j.r.blockSize > 0 {
+		// A file may claim any size for a block: one that holds the whole tensor
+		// is as good as one that is larger.
+		unit = min(j.r.blockSize, max(j.r.dec.Numel(), 1))
+		unit *= min(alignBlocks, math.MaxInt64/unit)
+	}
+	unit = max(min(unit, math.MaxInt64/2), 1)
+	perRange := rangeBytes * 8 / int64(j.dt.Bits())
+	return max(perRange/unit, 1) * unit
+}
+
+// len is the number of ranges.
+func (b *batch) len() int { return b.first[len(b.jobs)] }
+
+// job is the number of the job that range i belongs to.
+func (b *batch) job(i int) int { return sort.SearchInts(b.first, i+1) - 1 }
+
+// at finds the job of range i, by its number, and the range's elements.
+func (b *batch) at(i int) (n int, lo, hi int64) {
+	n = b.job(i)
+	lo, hi = b.ranges[n].At(i - b.first[n])
+	return n, lo, hi
+}
+
+// workers is how many workers the batch can use.
+func (b *batch) workers() int {
+	var total int64
+	for i := range b.jobs {
+		total += int64(len(b.jobs[i].dst))
+	}
+	if total < soloBytes {
+		return 1
+	}
+	return int(total / shareBytes)
+}
+
+// window is the ranges [from, to) whose source is asked for before range i is
+// decoded: the next aheadRanges now and then, so that these and as many behind
+// them are always on their way.
+func (b *batch) window(i int) (from, to int) {
+	switch {
+	case i == 0:
+		return 0, min(2*aheadRanges, b.len())
+	case i%aheadRanges == 0:
+		return min(i+aheadRanges, b.len()), min(i+2*aheadRanges, b.len())
+	}
+	return i, i
+}
+
+// fetch asks the system for the source of the ranges behind range i, which is
+// about to be decoded: a fault by itself reads little ahead, least when several
+// workers fault in turns, and nothing of the next tensor. It is done once, on
+// the first decode of a tensor: where the bytes are in memory already, asking
+// costs more than it brings. ask is job.fetch, but for tests.
+func (b *batch) fetch(i int, ask func(j *job, lo, hi int64)) {
+	if !b.cold {
+		return
+	}
+	for from, to := b.window(i); from < to; {
+		n := b.job(from)
+		end := min(to, b.first[n+1])
+		if b.jobs[n].cold {
+			lo, _ := b.ranges[n].At(from - b.first[n])
+			_, hi := b.ranges[n].At(end - 1 - b.first[n])
+			ask(&b.jobs[n], lo, hi)
+		}
+		from = end
+	}
+}
+
+// fetch asks the system for the source of elements [lo, hi).
+func (j *job) fetch(lo, hi int64) {
+	for p := range j.r.dec.Parts() {
+		e := j.r.parts[p]
+		if off, n := e.source(j.r.dec.Span(p, lo, hi)); n > 0 {
+			_ = e.shard.file.Advise(mmap.WillNeed, off, n)
+		}
+	}
+}

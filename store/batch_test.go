@@ -1,0 +1,106 @@
+package store
+
+import (
+	"testing"
+
+	"nibble/concurrency"
+)
+
+// A second worker costs more to wake than it helps with a small batch, however
+// many tensors it has: two are never slower than one.
+func TestWorkersOfABatch(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		sizes []int
+		want  int
+	}{
+		{nil, 1},
+		{[]int{1}, 1},
+		{[]int{8*mib - 1}, 1},
+		{[]int{8 * mib}, 2},
+		{[]int{3 * mib, 3 * mib}, 1},
+		{[]int{4 * mib, 4 * mib}, 2},
+		{[]int{64 * mib}, 16},
+	} {
+		var b batch
+		for _, n := range c.sizes {
+			b.jobs = append(b.jobs, job{dst: make([]byte, n)})
+		}
+		if got := b.workers(); got != c.want {
+			t.Errorf("tensors of %v bytes: %d workers; want %d", c.sizes, got, c.want)
+		}
+	}
+}
+
+// ranges makes a batch of jobs with so many ranges each, of ten elements.
+func ranges(counts ...int64) *batch {
+	b := &batch{jobs: make([]job, len(counts)), first: []int{0}}
+	for i, n := range counts {
+		b.jobs[i] = job{hi: 10 * n}
+		b.ranges = append(b.ranges, concurrency.Split(0, 10*n, 10))
+		b.first = append(b.first, b.first[i]+int(n))
+	}
+	return b
+}
+
+// Jobs without elements have no range, and those around them keep theirs.
+func TestRangesOfABatch(t *testing.T) {
+	b := ranges(2, 0, 0, 1, 3)
+	want := []struct {
+		job    int
+		lo, hi int64
+	}{{0, 0, 10}, {0, 10, 20}, {3, 0, 10}, {4, 0, 10}, {4, 10, 20}, {4, 20, 30}}
+	if b.len() != len(want) {
+		t.Fatalf("%d ranges; want %d", b.len(), len(want))
+	}
+	for i, w := range want {
+		if n, lo, hi := b.at(i); n != w.job || lo != w.lo || hi != w.hi {
+			t.Errorf("range %d is [%d, %d) of job %d; want %v", i, lo, hi, n, w)
+		}
+	}
+}
+
+// The source of every element is asked for once: before it is decoded, and
+// before the aheadRanges ranges in front of it are, if they are there, whichever
+// tensors these belong to. What was decoded before is not asked for.
+func TestFetch(t *testing.T) {
+	for _, counts := range [][]int64{{1}, {aheadRanges}, {2*aheadRanges + 1}, {5*aheadRanges - 3}, {3, 0, 1, 2 * aheadRanges, 7, 1, 1}} {
+		b := ranges(counts...)
+		asked := make([]int64, len(b.jobs)) // elements
+		for n := range b.jobs {
+			b.jobs[n].cold = n != 2
+			b.cold = true
+		}
+		ask := func(j *job, lo, hi int64) {
+			for n := range b.jobs {
+				if &b.jobs[n] == j {
+					if lo != asked[n] || !j.cold {
+						t.Errorf("%v: asked for [%d, %d) of job %d, cold %v, after %d", counts, lo, hi, n, j.cold, asked[n])
+					}
+					asked[n] = hi
+				}
+			}
+		}
+		for i := range b.len() {
+			b.fetch(i, ask)
+			n, _, hi := b.at(min(i+aheadRanges, b.len()) - 1)
+			if b.jobs[n].cold && asked[n] < hi {
+				t.Fatalf("%v: before range %d, %d elements of job %d were asked for; want %d", counts, i, asked[n], n, hi)
+			}
+			if n, lo, _ := b.at(min(i+2*aheadRanges, b.len()-1)); i+2*aheadRanges < b.len() && asked[n] > lo {
+				t.Fatalf("%v: before range %d, %d elements of job %d were asked for already", counts, i, asked[n], n)
+			}
+		}
+		for n, j := range b.jobs {
+			if j.cold && asked[n] != j.hi {
+				t.Errorf("%v: asked for %d elements of job %d; want %d", counts, asked[n], n, j.hi)
+			}
+		}
+	}
+}
+
+// A batch whose sources are in memory asks for nothing.
+func TestFetchWarm(t *testing.T) {
+	b := ranges(3)
+	b.fetch(0, func(*job, int64, int64) { t.Error("asked") })
+}
