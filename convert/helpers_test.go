@@ -71,7 +71,7 @@ func sum(t testing.TB, h *store.Tensor, dt tensor.DType) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tensor.FromOrder(tile.Data, tile.Data, tile.DType.WordSize(), false)
+		tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
 		s.Write(tile.Data)
 	}
 	return dt.String() + " " + info.Shape.String() + " " + hex.EncodeToString(s.Sum(nil))

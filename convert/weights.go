@@ -67,7 +67,7 @@ func (w *weights) tensor(ctx context.Context, it *item, out io.Writer) error {
 			return err
 		}
 		if !tensor.HostLittleEndian {
-			tensor.FromOrder(tile.Data, tile.Data, tile.DType.WordSize(), false)
+			tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
 		}
 		if _, err := out.Write(tile.Data); err != nil {
 			return err

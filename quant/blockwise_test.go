@@ -133,7 +133,7 @@ func TestGoldenBlockwiseValues(t *testing.T) {
 	}
 	forEachKernel(t, func(t *testing.T) {
 		got := decodeAll(newGoldenBlockwise(t, st, parts), tensor.F32, parts)
-		tensor.FromOrder(got, got, 4, false)
+		tensor.LittleEndian(got, got, 4)
 		if !bytes.Equal(got, want) {
 			t.Error("values differ from bitsandbytes'")
 		}

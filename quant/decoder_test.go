@@ -151,7 +151,7 @@ func TestEmptyTensors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []Decoder{four, eight, NewPlain(0, tensor.F4, false)} {
+	for _, d := range []Decoder{four, eight, NewPlain(0, tensor.F4)} {
 		for p := range d.Parts() {
 			if off, n := d.Span(p, 0, 0); off != 0 || n != 0 {
 				t.Errorf("%T: span of part %d is (%d, %d)", d, p, off, n)
@@ -179,9 +179,9 @@ func TestSpansAreMinimal(t *testing.T) {
 		{blockwise, 25599, 25601, []int64{25599, 255, 0, 0, 0}, []int64{2, 2, 1024, 8, 1024}},
 		{int8, 9, 11, []int64{9, 0}, []int64{2, 8}},
 		{int8, 10, 20, []int64{10, 4}, []int64{10, 4}},
-		{NewPlain(12, tensor.F6E2M3, false), 4, 12, []int64{3}, []int64{6}},
-		{NewPlain(12, tensor.F4, false), 2, 4, []int64{1}, []int64{1}},
-		{NewPlain(12, tensor.C128, false), 2, 4, []int64{32}, []int64{32}},
+		{NewPlain(12, tensor.F6E2M3), 4, 12, []int64{3}, []int64{6}},
+		{NewPlain(12, tensor.F4), 2, 4, []int64{1}, []int64{1}},
+		{NewPlain(12, tensor.C128), 2, 4, []int64{32}, []int64{32}},
 	} {
 		for p := range c.d.Parts() {
 			if off, n := c.d.Span(p, c.lo, c.hi); off != c.off[p] || n != c.len[p] {
@@ -200,7 +200,7 @@ func TestPlainConversions(t *testing.T) {
 	}
 	targets := []tensor.DType{tensor.F16, tensor.BF16, tensor.F32}
 	for _, from := range all {
-		d := NewPlain(8, from, false)
+		d := NewPlain(8, from)
 		src := make([]byte, from.Bits())
 		for _, to := range all {
 			want := to == from || from.IsFloat() && slices.Contains(targets, to)
@@ -236,9 +236,9 @@ func TestDecodePanicsOnMisuse(t *testing.T) {
 		"codes short":       decode(128, tensor.F16, 0, 64, codes[:31], absmax),
 		"absmax short":      decode(128, tensor.F16, 0, 64, codes, absmax[:7]),
 		"part missing":      decode(128, tensor.F16, 0, 64, codes),
-		"half a byte":       func() { NewPlain(4, tensor.F4, false).Span(0, 1, 2) },
-		"partial bytes":     func() { NewPlain(3, tensor.F4, false) },
-		"no dtype":          func() { NewPlain(3, tensor.Stored, false) },
+		"half a byte":       func() { NewPlain(4, tensor.F4).Span(0, 1, 2) },
+		"partial bytes":     func() { NewPlain(3, tensor.F4) },
+		"no dtype":          func() { NewPlain(3, tensor.Stored) },
 	} {
 		if !panics(call) {
 			t.Errorf("%s: no panic", name)

@@ -23,7 +23,7 @@ func TestCheckQuantMap(t *testing.T) {
 		for _, dt := range floats {
 			content := make([]byte, 16*dt.Size())
 			tensor.Narrow(content, dt, table[:])
-			tensor.FromOrder(content, content, dt.Size(), false)
+			tensor.LittleEndian(content, content, dt.Size())
 			if e := CheckQuantMap(&State{QuantType: typ}, vector(dt, 16), content); e != nil {
 				t.Errorf("%s as %v: %v", typ, dt, e)
 			}

@@ -161,7 +161,7 @@ func (c checkpoint) open(name string) (Decoder, [][]byte, error) {
 	}
 	if st == nil {
 		n, _ := e.stored.Shape.Numel()
-		return NewPlain(n, e.stored.DType, false), [][]byte{e.data}, nil
+		return NewPlain(n, e.stored.DType), [][]byte{e.data}, nil
 	}
 	absmax, absmaxData := c.companion(name + ".absmax")
 	qmap, _ := c.companion(name + ".quant_map")
@@ -198,7 +198,7 @@ func decodeAll(d Decoder, dt tensor.DType, whole [][]byte) []byte {
 // digest is the sha256 of decoded elements in little-endian order.
 func digest(data []byte, dt tensor.DType, canonicalNaN bool) string {
 	little := make([]byte, len(data))
-	tensor.FromOrder(little, data, dt.WordSize(), false)
+	tensor.LittleEndian(little, data, dt.WordSize())
 	if canonicalNaN {
 		canonical(little, dt)
 	}

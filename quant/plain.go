@@ -9,19 +9,17 @@ import (
 // Plain copies a tensor that is not quantized, or converts it between float
 // types. Its one part is the tensor itself.
 type Plain struct {
-	numel     int64
-	stored    tensor.DType
-	bigEndian bool
+	numel  int64
+	stored tensor.DType
 }
 
-// NewPlain makes a decoder of numel elements of a real dtype, whose words are
-// in big-endian order if bigEndian says so. The container has checked that
-// they fill whole bytes.
-func NewPlain(numel int64, stored tensor.DType, bigEndian bool) *Plain {
+// NewPlain makes a decoder of numel elements of a real dtype. The container has
+// checked that they fill whole bytes.
+func NewPlain(numel int64, stored tensor.DType) *Plain {
 	if _, ok := tensor.Bytes(numel, stored); !ok || stored == tensor.Stored {
 		panic(fmt.Sprintf("quant: no plain tensor of %d elements of %v", numel, stored))
 	}
-	return &Plain{numel, stored, bigEndian}
+	return &Plain{numel, stored}
 }
 
 // Numel is the number of elements.
@@ -69,5 +67,5 @@ func (d *Plain) Span(_ int, lo, hi int64) (off, n int64) {
 // Decode writes elements [lo, hi) as dt to dst.
 func (d *Plain) Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write) {
 	mustFit(d, dst, dt, lo, hi, parts)
-	tensor.Convert(dst, dt, parts[0], d.stored, d.bigEndian)
+	tensor.Convert(dst, dt, parts[0], d.stored)
 }

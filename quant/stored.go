@@ -9,10 +9,9 @@ import (
 // compared Bytes with the bytes that are there; dtype and shape are claims
 // that the constructors of decoders judge.
 type Stored struct {
-	DType     tensor.DType
-	Shape     tensor.Shape
-	Bytes     int64
-	BigEndian bool // words are in big-endian order: torch files from s390x
+	DType tensor.DType
+	Shape tensor.Shape
+	Bytes int64
 }
 
 // companion names a stored part in messages, with the rule that its absence
@@ -71,12 +70,9 @@ func oneOf(d tensor.DType, types []tensor.DType) bool {
 var floats = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
 
 // floatPart is a stored vector of numbers whose claims were checked.
-type floatPart struct {
-	dtype     tensor.DType
-	bigEndian bool
-}
+type floatPart struct{ dtype tensor.DType }
 
-func newFloatPart(s *Stored) floatPart { return floatPart{s.DType, s.BigEndian} }
+func newFloatPart(s *Stored) floatPart { return floatPart{s.DType} }
 
 // span is the byte range of values [lo, hi).
 func (p floatPart) span(lo, hi int64) (off, n int64) {
@@ -87,13 +83,13 @@ func (p floatPart) span(lo, hi int64) (off, n int64) {
 // read widens len(dst) values of src, from its i-th on.
 func (p floatPart) read(dst []float32, src []byte, i int) {
 	size := p.dtype.Size()
-	tensor.Widen(dst, src[i*size:(i+len(dst))*size], p.dtype, p.bigEndian)
+	tensor.Widen(dst, src[i*size:(i+len(dst))*size], p.dtype)
 }
 
 // view is all values of src, which it aliases, or nil where reading takes more
 // than loading words.
 func (p floatPart) view(src []byte) []float32 {
-	if p.dtype != tensor.F32 || p.bigEndian {
+	if p.dtype != tensor.F32 {
 		return nil
 	}
 	return tensor.Float32s(src)

@@ -7,43 +7,38 @@ import (
 	"nibble/tensor"
 )
 
-// A model cast as a whole, or saved on s390x, has statistics in other types
-// and orders: they are read by value.
+// A model cast as a whole has statistics in other types: they are read by value.
 func TestStatisticsAreReadByValue(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		for _, dt := range floats {
-			for _, bigEndian := range []bool{false, true} {
-				s := fourBitSample(t, "nf4", 32, 32*300, nested, plainScales)
-				cast := recast(t, s, dt, bigEndian)
-				// The same tensor in f32, from values rounded to dt.
-				rounded := sample{s.name, s.d, [][]byte{s.parts[0]}}
-				for _, p := range s.parts[1:] {
-					rounded.parts = append(rounded.parts, roundPart(p, dt, len(p) == 300))
-				}
-				if !bytes.Equal(decodeAll(cast.d, tensor.F32, cast.parts), decodeAll(rounded.d, tensor.F32, rounded.parts)) {
-					t.Errorf("nested=%v statistics of %v, bigEndian=%v: other values", nested, dt, bigEndian)
-				}
+			s := fourBitSample(t, "nf4", 32, 32*300, nested, plainScales)
+			cast := recast(t, s, dt)
+			// The same tensor in f32, from values rounded to dt.
+			rounded := sample{s.name, s.d, [][]byte{s.parts[0]}}
+			for _, p := range s.parts[1:] {
+				rounded.parts = append(rounded.parts, roundPart(p, dt, len(p) == 300))
+			}
+			if !bytes.Equal(decodeAll(cast.d, tensor.F32, cast.parts), decodeAll(rounded.d, tensor.F32, rounded.parts)) {
+				t.Errorf("nested=%v statistics of %v: other values", nested, dt)
 			}
 		}
 	}
 }
 
-// recast stores the statistics of a four-bit sample in another type and order.
-func recast(t *testing.T, s sample, dt tensor.DType, bigEndian bool) sample {
+// recast stores the statistics of a four-bit sample in another type.
+func recast(t *testing.T, s sample, dt tensor.DType) sample {
 	t.Helper()
 	st := &State{QuantType: "nf4", BlockSize: 32, DType: tensor.BF16, Shape: tensor.Shape{s.d.Numel()}}
 	p := FourBitParts{Packed: Stored{Bytes: s.d.Numel() / 2}, QuantMap: vector(dt, 16)}
 	parts := [][]byte{s.parts[0]}
 	store := func(part []byte) *Stored {
 		values := make([]float32, len(part)/4)
-		tensor.Widen(values, part, tensor.F32, false)
+		tensor.Widen(values, part, tensor.F32)
 		b := make([]byte, len(values)*dt.Size())
 		tensor.Narrow(b, dt, values)
-		tensor.FromOrder(b, b, dt.Size(), bigEndian)
+		tensor.LittleEndian(b, b, dt.Size())
 		parts = append(parts, b)
-		v := vector(dt, int64(len(values)))
-		v.BigEndian = bigEndian
-		return v
+		return vector(dt, int64(len(values)))
 	}
 	if s.d.Parts() == 2 {
 		p.Absmax = store(s.parts[1])
@@ -66,7 +61,7 @@ func roundPart(part []byte, dt tensor.DType, codes bool) []byte {
 		return part
 	}
 	values := make([]float32, len(part)/4)
-	tensor.Widen(values, part, tensor.F32, false)
+	tensor.Widen(values, part, tensor.F32)
 	for i, v := range values {
 		values[i] = roundTo(v, dt)
 	}

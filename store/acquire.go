@@ -173,7 +173,7 @@ func (t *Tensor) Raw(ctx context.Context) (Lease, error) {
 
 // rawResolution decodes the stored bytes of e as they are.
 func rawResolution(e *entry) *resolution {
-	r := &resolution{dec: quant.NewPlain(e.n, tensor.U8, false), shape: e.shape, scheme: SchemePlain}
+	r := &resolution{dec: quant.NewPlain(e.n, tensor.U8), shape: e.shape, scheme: SchemePlain}
 	r.parts[0] = e
 	return r
 }

@@ -94,7 +94,7 @@ func wildDir() string {
 // said so with NaNs made canonical.
 func sum(data []byte, dt tensor.DType, canonical bool) string {
 	b := make([]byte, len(data))
-	tensor.FromOrder(b, data, dt.WordSize(), false)
+	tensor.LittleEndian(b, data, dt.WordSize())
 	if canonical {
 		canonicalNaNs(b, dt)
 	}

@@ -20,7 +20,7 @@ func (t *Tensor) bind(ctx context.Context) *resolution {
 	case t.object != nil:
 		t.object.bind(ctx, t, r)
 	case len(t.companions) == 0:
-		r.dec = quant.NewPlain(t.e.numel, t.e.dtype, false)
+		r.dec = quant.NewPlain(t.e.numel, t.e.dtype)
 		r.parts[0] = t.e
 	default:
 		t.bindCompanions(ctx, r)

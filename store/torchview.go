@@ -44,7 +44,7 @@ func (v *stridedView) window(ctx context.Context, off, n int64, scratch *[]byte)
 		return nil, err
 	}
 	if v.storage.BigEndian {
-		tensor.FromOrder(buf, buf, v.word, tensor.HostLittleEndian)
+		tensor.Swap(buf, buf, v.word)
 	}
 	return buf[off-lo*v.size:][:n], nil
 }
@@ -260,6 +260,6 @@ func scalar(dt tensor.DType, data []byte) float64 {
 		return math.Float64frombits(binary.LittleEndian.Uint64(data))
 	}
 	var f [4]byte
-	tensor.Convert(f[:], tensor.F32, data, dt, false)
+	tensor.Convert(f[:], tensor.F32, data, dt)
 	return float64(math.Float32frombits(binary.NativeEndian.Uint32(f[:])))
 }

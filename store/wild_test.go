@@ -65,7 +65,7 @@ func TestWildBnb(t *testing.T) {
 func compareBF16(t *testing.T, host, expected []byte, signless bool) {
 	t.Helper()
 	got := make([]byte, len(host))
-	tensor.FromOrder(got, host, 2, false)
+	tensor.LittleEndian(got, host, 2)
 	if len(got) != len(expected) {
 		t.Fatalf("%d bytes, want %d", len(got), len(expected))
 	}

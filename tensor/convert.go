@@ -39,17 +39,13 @@ func Narrow(dst []byte, to DType, src []float32) {
 	}
 }
 
-// Widen reads elements of type from, for which from.IsFloat holds, in the byte
-// order named by bigEndian, and writes their values to dst. src holds exactly
-// len(dst) elements and may have any alignment. Every type but F64 widens
-// exactly; F64 is rounded to nearest, ties to even.
-func Widen(dst []float32, src []byte, from DType, bigEndian bool) {
+// Widen reads little-endian elements of type from, for which from.IsFloat holds,
+// and writes their values to dst. src holds exactly len(dst) elements and may
+// have any alignment. Every type but F64 widens exactly; F64 is rounded to
+// nearest, ties to even.
+func Widen(dst []float32, src []byte, from DType) {
 	if len(src) != len(dst)*from.Size() {
 		panic(fmt.Sprintf("tensor: %d bytes for %d elements of %v", len(src), len(dst), from))
-	}
-	if word := from.WordSize(); bigEndian && word > 1 {
-		widenBig(dst, src, from, word)
-		return
 	}
 	switch from {
 	case F16:
@@ -100,34 +96,22 @@ func float32Bytes(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
-// widenBig is Widen for words in big-endian order, by way of little-endian
-// ones. It is rare: torch files written on s390x.
-func widenBig(dst []float32, src []byte, from DType, word int) {
-	var buf [1024]byte
-	for len(src) > 0 {
-		n := min(len(buf), len(src))
-		swap(buf[:n], src[:n], word)
-		Widen(dst[:n/word], buf[:n], from, false)
-		src, dst = src[n:], dst[n/word:]
-	}
-}
-
-// Convert writes the elements of src, of type from in the byte order named by
-// bigEndian, as elements of type to in host byte order. Equal types are copied
-// bit for bit. Otherwise from.IsFloat must hold and to be F16, BF16 or F32;
+// Convert writes the elements of src, little-endian and of type from, as
+// elements of type to in host byte order. Equal types are copied bit for bit.
+// Otherwise from.IsFloat must hold and to be F16, BF16 or F32;
 // values pass through float32, so F64 is rounded twice on its way to 16 bits,
 // as torch does. dst and src hold equally many elements, have any alignment
 // and do not overlap.
-func Convert(dst []byte, to DType, src []byte, from DType, bigEndian bool) {
+func Convert(dst []byte, to DType, src []byte, from DType) {
 	if to == from {
-		FromOrder(dst, src, from.WordSize(), bigEndian)
+		LittleEndian(dst, src, from.WordSize())
 		return
 	}
 	const chunk = 512 // elements: 2 KiB of float32, which stays in the first-level cache
 	var buf [chunk]float32
 	for len(src) > 0 {
 		n := min(chunk, len(src)/from.Size())
-		Widen(buf[:n], src[:n*from.Size()], from, bigEndian)
+		Widen(buf[:n], src[:n*from.Size()], from)
 		Narrow(dst[:n*to.Size()], to, buf[:n])
 		src, dst = src[n*from.Size():], dst[n*to.Size():]
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Both byte orders must give the same values on every host: the test writes
-// each element's bytes out by hand.
+// Stored words are little-endian, on every host: the test writes each element's
+// bytes out by hand.
 func TestConvertKnowsByteOrder(t *testing.T) {
 	for _, c := range []struct {
 		from DType
@@ -22,39 +22,36 @@ func TestConvertKnowsByteOrder(t *testing.T) {
 		{F32, []byte{0x3f, 0xc0, 0x00, 0x01}, 1.5000001},
 		{F64, []byte{0xbf, 0xf8, 0, 0, 0, 0, 0, 0}, -1.5},
 	} {
-		little := bytes.Clone(c.big)
-		for i, j := 0, len(little)-1; i < j; i, j = i+1, j-1 {
-			little[i], little[j] = little[j], little[i]
+		src := make([]byte, len(c.big))
+		Swap(src, c.big, len(c.big))
+		for i, b := range c.big {
+			if src[len(src)-1-i] != b {
+				t.Fatalf("%v: swapping %x gives %x", c.from, c.big, src)
+			}
 		}
-		for _, bigEndian := range []bool{false, true} {
-			src := little
-			if bigEndian {
-				src = c.big
-			}
-			var got [1]float32
-			Widen(got[:], src, c.from, bigEndian)
-			if got[0] != c.want {
-				t.Errorf("%v bigEndian=%v: got %v, want %v", c.from, bigEndian, got[0], c.want)
-			}
-			// To its own type: the host's order, and back again.
-			host := make([]byte, len(src))
-			Convert(host, c.from, src, c.from, bigEndian)
-			var word uint64
-			switch len(host) {
-			case 2:
-				word = uint64(binary.NativeEndian.Uint16(host))
-			case 4:
-				word = uint64(binary.NativeEndian.Uint32(host))
-			case 8:
-				word = binary.NativeEndian.Uint64(host)
-			}
-			if want := binary.BigEndian.Uint64(append(make([]byte, 8-len(c.big)), c.big...)); word != want {
-				t.Errorf("%v bigEndian=%v: host word %x, want %x", c.from, bigEndian, word, want)
-			}
-			FromOrder(host, host, c.from.WordSize(), bigEndian)
-			if !bytes.Equal(host, src) {
-				t.Errorf("%v bigEndian=%v: there and back gives %x, want %x", c.from, bigEndian, host, src)
-			}
+		var got [1]float32
+		Widen(got[:], src, c.from)
+		if got[0] != c.want {
+			t.Errorf("%v: got %v, want %v", c.from, got[0], c.want)
+		}
+		// To its own type: the host's order, and back again.
+		host := make([]byte, len(src))
+		Convert(host, c.from, src, c.from)
+		var word uint64
+		switch len(host) {
+		case 2:
+			word = uint64(binary.NativeEndian.Uint16(host))
+		case 4:
+			word = uint64(binary.NativeEndian.Uint32(host))
+		case 8:
+			word = binary.NativeEndian.Uint64(host)
+		}
+		if want := binary.BigEndian.Uint64(append(make([]byte, 8-len(c.big)), c.big...)); word != want {
+			t.Errorf("%v: host word %x, want %x", c.from, word, want)
+		}
+		LittleEndian(host, host, c.from.WordSize())
+		if !bytes.Equal(host, src) {
+			t.Errorf("%v: there and back gives %x, want %x", c.from, host, src)
 		}
 	}
 }
@@ -82,9 +79,9 @@ func TestFloat32s(t *testing.T) {
 
 // A complex value is two words; each is swapped for itself.
 func TestConvertSwapsComplexByComponent(t *testing.T) {
-	big := []byte{0x3f, 0x80, 0, 0, 0x40, 0, 0, 0} // 1+2i
+	little := []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40} // 1+2i
 	host := make([]byte, 8)
-	Convert(host, C64, big, C64, true)
+	Convert(host, C64, little, C64)
 	re := math.Float32frombits(binary.NativeEndian.Uint32(host))
 	im := math.Float32frombits(binary.NativeEndian.Uint32(host[4:]))
 	if re != 1 || im != 2 {
@@ -103,7 +100,7 @@ func TestConvertLengthsAndAlignment(t *testing.T) {
 			}
 			back := make([]byte, 1+2*n+1)
 			back[0], back[2*n+1] = 0xaa, 0xbb
-			Convert(back[1:1+2*n], BF16, src, F32, false)
+			Convert(back[1:1+2*n], BF16, src, F32)
 			for i := range n {
 				got := BFloat16(binary.NativeEndian.Uint16(back[1+2*i:]))
 				if want := ToBFloat16(float32(i) / 3); got != want {
@@ -123,7 +120,7 @@ func TestConvertF64ThroughF32(t *testing.T) {
 	src := make([]byte, 8)
 	binary.LittleEndian.PutUint64(src, math.Float64bits(1+0x1p-11+0x1p-40))
 	dst := make([]byte, 2)
-	Convert(dst, F16, src, F64, false)
+	Convert(dst, F16, src, F64)
 	if got := binary.NativeEndian.Uint16(dst); got != 0x3c00 {
 		t.Errorf("got %04x, want 3c00", got)
 	}
@@ -153,7 +150,7 @@ func BenchmarkConvert(b *testing.B) {
 			fillWeights(src, c.from)
 			b.SetBytes(int64(len(dst))) // bytes of output
 			for b.Loop() {
-				Convert(dst, c.to, src, c.from, false)
+				Convert(dst, c.to, src, c.from)
 			}
 			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gelement/s")
 		})

@@ -103,7 +103,7 @@ func TestFloat8Values(t *testing.T) {
 		{F8E8M0, 0x00, 0x1p-127}, {F8E8M0, 0x7f, 1}, {F8E8M0, 0xfe, 0x1p127}, {F8E8M0, 0xff, nan},
 	} {
 		var got [1]float32
-		Widen(got[:], []byte{c.code}, c.dt, false)
+		Widen(got[:], []byte{c.code}, c.dt)
 		if got[0] != c.want && (got[0] == got[0] || c.want == c.want) {
 			t.Errorf("%v %02x: got %v, want %v", c.dt, c.code, got[0], c.want)
 		}

@@ -5,30 +5,24 @@ import "encoding/binary"
 // HostLittleEndian reports that the host stores words as files do.
 const HostLittleEndian = !hostBigEndian
 
-// FromOrder copies src to dst, turning words of the given size from the byte
-// order named by bigEndian into that of the host, or back: the operation is
-// its own inverse. Both slices have the same length, a multiple of word, and
-// may have any alignment; dst may be src itself but not overlap it otherwise.
-// Words of one byte are copied as they are.
-func FromOrder(dst, src []byte, word int, bigEndian bool) {
-	if word == 1 || isHost(bigEndian) {
+// LittleEndian copies src to dst, turning words of the given size from
+// little-endian byte order into that of the host, or back: the operation is its
+// own inverse. The rules of Swap hold.
+func LittleEndian(dst, src []byte, word int) {
+	if HostLittleEndian {
 		copy(dst, src)
 		return
 	}
-	swap(dst, src, word)
+	Swap(dst, src, word)
 }
 
-// isHost reports whether the order named by bigEndian is that of the host.
-func isHost(bigEndian bool) bool {
-	if HostLittleEndian {
-		return !bigEndian
-	}
-	return bigEndian
-}
-
-// swap reverses the bytes of each word.
-func swap(dst, src []byte, word int) {
+// Swap copies src to dst and reverses the bytes of each word, of 1, 2, 4 or 8.
+// Both slices have the same length, a multiple of word, and may have any
+// alignment; dst may be src itself but not overlap it otherwise.
+func Swap(dst, src []byte, word int) {
 	switch word {
+	case 1:
+		copy(dst, src)
 	case 2:
 		for i := 0; i+2 <= len(src); i += 2 {
 			binary.BigEndian.PutUint16(dst[i:], binary.LittleEndian.Uint16(src[i:]))

@@ -150,7 +150,7 @@ func (c *catter) write(ctx context.Context, w io.Writer, convert func(data []byt
 			return err
 		}
 		if !tensor.HostLittleEndian {
-			tensor.FromOrder(data, data, c.got.WordSize(), false)
+			tensor.LittleEndian(data, data, c.got.WordSize())
 		}
 		if _, err := w.Write(convert(data)); err != nil {
 			return err

@@ -60,7 +60,7 @@ func npyHeader(descr string, shape tensor.Shape) []byte {
 }
 
 // widen converts little-endian elements of a float dtype.
-func widen(dst []float32, src []byte, dt tensor.DType) { tensor.Widen(dst, src, dt, false) }
+func widen(dst []float32, src []byte, dt tensor.DType) { tensor.Widen(dst, src, dt) }
 
 // widenLittle widens little-endian elements to little-endian f32.
 func widenLittle(data []byte, dt tensor.DType) []byte {

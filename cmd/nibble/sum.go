@@ -219,6 +219,6 @@ func hash(ctx context.Context, t *store.Tensor, dt tensor.DType) (string, error)
 // place.
 func littleEndian(tile store.Tile) {
 	if !tensor.HostLittleEndian {
-		tensor.FromOrder(tile.Data, tile.Data, tile.DType.WordSize(), false)
+		tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
 	}
 }
