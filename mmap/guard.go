@@ -101,8 +101,3 @@ func (f *File) faulted(off int64) error {
 	}
 	return f.fail(off, err)
 }
-
-// Fault reports whether err is a system call's complaint about memory it was
-// given. A call that writes from a slice of a mapping fails with it where
-// touching the slice would fault: the file under the mapping was truncated.
-func Fault(err error) bool { return isFault(err) }

@@ -6,12 +6,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -295,31 +292,6 @@ func TestPreadOfTruncatedFile(t *testing.T) {
 	scratch := make([]byte, 20)
 	_, err := f.Window(0, 20, &scratch)
 	wantTruncated(t, err, path, 10)
-}
-
-// A converter writes its output straight from the mapping.
-func TestFaultInSystemCall(t *testing.T) {
-	path := write(t, 4*page)
-	f := open(t, path, mmap.Map)
-	p := window(t, f)
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if _, err := out.Write(p); err != nil || mmap.Fault(err) {
-		t.Fatalf("whole file: %v", err)
-	}
-	truncate(t, path, page)
-	n, err := out.Write(p)
-	if err == nil || !mmap.Fault(err) || int64(n) > page {
-		t.Errorf("wrote %d bytes, error %v", n, err)
-	}
-	for _, other := range []error{nil, fs.ErrClosed, syscall.ENOSPC, rule.ErrTruncated} {
-		if mmap.Fault(other) {
-			t.Errorf("%v is taken for a fault", other)
-		}
-	}
 }
 
 func BenchmarkGuard(b *testing.B) {

@@ -2,11 +2,7 @@
 
 package mmap
 
-import (
-	"errors"
-	"os"
-	"syscall"
-)
+import "os"
 
 const (
 	openFlags   = 0
@@ -20,5 +16,3 @@ func fadvise(*os.File, Advice, int64, int64) error { return nil }
 
 // descriptorLimit makes NewFiles keep the least that it keeps by default.
 func descriptorLimit() int { return 0 }
-
-func isFault(err error) bool { return errors.Is(err, syscall.EFAULT) }

@@ -3,7 +3,6 @@
 package mmap
 
 import (
-	"errors"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -39,5 +38,3 @@ func descriptorLimit() int {
 	}
 	return int(min(r.Cur, math.MaxInt32)) // "no limit" is larger than an int
 }
-
-func isFault(err error) bool { return errors.Is(err, unix.EFAULT) }

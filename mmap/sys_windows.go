@@ -1,7 +1,6 @@
 package mmap
 
 import (
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -35,8 +34,3 @@ func fadvise(*os.File, Advice, int64, int64) error { return nil }
 // descriptorLimit is how many handles are worth keeping; Windows has no limit
 // that a process could meet.
 func descriptorLimit() int { return math.MaxInt16 }
-
-// isFault also knows the error for a page whose file cannot be read.
-func isFault(err error) bool {
-	return errors.Is(err, windows.ERROR_NOACCESS) || errors.Is(err, windows.ERROR_SWAPERROR)
-}

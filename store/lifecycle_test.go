@@ -391,6 +391,16 @@ func TestLeaseDo(t *testing.T) {
 	if err := l.Do(touch); !errors.Is(err, store.ErrTruncated) {
 		t.Errorf("Do on a truncated file: %v", err)
 	}
+	// A system call does not fault: it fails.
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	write := func(data []byte) error { _, err := out.Write(data); return err }
+	if err := l.Do(write); !errors.Is(err, store.ErrTruncated) {
+		t.Errorf("Do that writes from a truncated file: %v", err)
+	}
 }
 
 func release(l store.Lease, err error) error {
