@@ -214,6 +214,100 @@ func TestJoinerOfForeignFailure(t *testing.T) {
 	})
 }
 
+// shortItem is an item to be loaded by whoever misses it.
+func shortItem(key int, size int64) Item[int] { return Item[int]{Key: key, Size: size, Short: true} }
+
+// Handing a small decode over costs more than the decode: who misses a Short
+// item alone loads it itself, and only then.
+func TestShort(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	for name, tt := range map[string]struct {
+		items []Item[int]
+		here  bool
+	}{
+		"one":       {[]Item[int]{shortItem(1, 10)}, true},
+		"one twice": {[]Item[int]{shortItem(2, 10), shortItem(2, 10)}, true},
+		"two":       {[]Item[int]{shortItem(3, 10), shortItem(4, 10)}, false},
+		"long":      {[]Item[int]{item(5, 10)}, false},
+	} {
+		stack := make([]byte, 1<<16)
+		leases, _, err := c.AcquireMany(t.Context(), tt.items, func(ctx context.Context, items []Item[int], bufs [][]byte) error {
+			stack = stack[:runtime.Stack(stack, false)]
+			return fill(ctx, items, bufs)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if here := strings.Contains(string(stack), "TestShort("); here != tt.here {
+			t.Errorf("%s: loaded on the caller's goroutine: %v, want %v", name, here, tt.here)
+		}
+		for i, l := range leases {
+			if !holds(l.Bytes(), tt.items[i].Key) {
+				t.Errorf("%s: lease %d lost its bytes", name, i)
+			}
+			l.Release()
+		}
+	}
+	atRest(t, c)
+}
+
+// Others join a short decode as they do any other, and get it even if the
+// request that does it has no use for it any more: its context is done.
+func TestShortIsJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 1 << 20})
+		g := newGate()
+		ctx, cancel := context.WithCancel(t.Context())
+		var first, joined error
+		go func() { _, first = c.Acquire(ctx, shortItem(1, 1000), g.load) }()
+		synctest.Wait()
+		go func() {
+			var l Lease
+			l, joined = c.Acquire(t.Context(), shortItem(1, 1000), g.load)
+			l.Release()
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if first != nil || g.stopped.Load() {
+			t.Errorf("the request that decodes returned %v before the end", first)
+		}
+		close(g.open)
+		synctest.Wait()
+		if !errors.Is(first, context.Canceled) || joined != nil || g.calls.Load() != 1 {
+			t.Errorf("%v and %v after %d decodes, want canceled, nil and 1", first, joined, g.calls.Load())
+		}
+		atRest(t, c)
+	})
+}
+
+// A short decode that fails, in whatever way, leaves nothing behind.
+func TestShortFails(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20})
+	if _, err := c.Acquire(t.Context(), shortItem(1, 1000), func(context.Context, []Item[int], [][]byte) error { return errUnlucky }); err != errUnlucky {
+		t.Errorf("%v, want the loader's error", err)
+	}
+	func() {
+		defer func() {
+			if p, ok := recover().(*concurrency.Panic); !ok || p.Value != "boom" {
+				t.Errorf("recovered %v, want boom", p)
+			}
+		}()
+		_, _ = c.Acquire(t.Context(), shortItem(1, 1000), burst)
+	}()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := c.Acquire(t.Context(), shortItem(1, 1000), func(context.Context, []Item[int], [][]byte) error {
+			runtime.Goexit()
+			return nil
+		})
+		t.Errorf("Acquire returned, %v, from a goroutine that has exited", err)
+	}()
+	<-ended
+	atRest(t, c)
+}
+
 // A panic in the loader reaches the waiters with the stack of the loader.
 func TestLoadPanic(t *testing.T) {
 	c := New[int](Options{Budget: 1 << 20})

@@ -9,8 +9,8 @@ import (
 
 // Loader decodes items: it fills bufs[i], of items[i].Size bytes, aligned to 64
 // and holding anything. The buffers belong to the loader until it returns. It
-// runs on a goroutine of its own, never under the cache's lock, and must not
-// wait for bytes of the same cache. Its context carries the values of the first
+// runs on a goroutine of its own, unless the item is Short, never under the
+// cache's lock, and must not wait for bytes of the same cache. Its context carries the values of the first
 // request's, and ends when the last request that waits for any of the items has
 // left. An error fails all items; a panic is re-raised, as *concurrency.Panic,
 // in every request that waits.
@@ -22,6 +22,7 @@ type batch[K comparable] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	load    Loader[K]
+	short   bool // one Short item
 	entries []*entry[K]
 	done    chan struct{} // closed when all entries are ready, or err is set
 	err     error
@@ -91,7 +92,7 @@ next:
 
 // newBatch enters items, with their blocks, as in flight.
 func (c *Cache[K]) newBatch(ctx context.Context, items []Item[K], blocks []*block, load Loader[K]) *batch[K] {
-	b := &batch[K]{cache: c, load: load, done: make(chan struct{})}
+	b := &batch[K]{cache: c, load: load, short: len(items) == 1 && items[0].Short, done: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i, it := range items {
 		e := &entry[K]{cache: c, key: it.Key, size: it.Size, block: blocks[i], batch: b}
@@ -142,8 +143,17 @@ func (b *batch[K]) finished() bool {
 	return !running
 }
 
-// run decodes. It is a goroutine of its own, so that every request, the one
-// that started the batch included, can leave when its context is done.
+// start decodes for the request of ctx: on a goroutine of its own, so that every
+// request, this one included, can leave when its context is done; or here, what
+// is short.
+func (b *batch[K]) start(ctx context.Context) {
+	if b.short && ctx.Err() == nil {
+		b.run()
+		return
+	}
+	go b.run() // even if ctx is done: others may have joined by now
+}
+
 func (b *batch[K]) run() {
 	defer b.cancel()
 	err := b.decode()

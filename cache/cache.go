@@ -33,6 +33,11 @@ type Item[K comparable] struct {
 	Key  K
 	Size int64 // bytes of decoded output
 
+	// Short says that loading the item waits for nothing and is over soon. An
+	// Acquire that misses it alone then does so on its own goroutine, and looks at
+	// its context afterwards: handing over to another takes longer.
+	Short bool
+
 	// Fresh is set by the cache for the Loader: the pages of this item's
 	// buffer have never been touched, and Populate would help.
 	Fresh bool

@@ -314,7 +314,9 @@ func (d *machine) check(t *rapid.T) {
 func (d *machine) request(t *rapid.T, keys []int) {
 	var items []Item[int]
 	for _, k := range keys {
-		items = append(items, item(k, sizeOf(k)))
+		it := item(k, sizeOf(k))
+		it.Short = rapid.Bool().Draw(t, "short")
+		items = append(items, it)
 	}
 	wantHits, want := d.m.acquire(keys)
 	leases, hits, err := d.c.AcquireMany(t.Context(), items, fill)

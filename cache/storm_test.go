@@ -48,7 +48,9 @@ func (s *storm) item(r *rand.Rand) Item[int] {
 	if r.IntN(50) == 0 {
 		k = len(s.sizes) - 1
 	}
-	return item(k, s.sizes[k])
+	it := item(k, s.sizes[k])
+	it.Short = r.IntN(2) == 0
+	return it
 }
 
 func (s *storm) blow(closes bool) {

@@ -74,7 +74,9 @@ func item(t *Tensor, r *resolution, dt tensor.DType) cache.Item[key] {
 	// The product fits: what is stored is at most maxExpansion times the file,
 	// or maxExpanded, and nothing decodes to more than eight times that.
 	size, _ := tensor.Bytes(r.dec.Numel(), dt)
-	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size}
+	// What comes by a reader may be long in coming, the second time as well.
+	short := size < soloBytes && !t.st.cold(t) && t.e.shard.file.Mapped()
+	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size, Short: short}
 }
 
 // lend makes a lease that needs no decoding: an empty tensor, or a view of the

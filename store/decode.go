@@ -15,7 +15,7 @@ import (
 func (st *Store) decode(ctx context.Context, jobs []job) error {
 	for i := range jobs {
 		// One worker goes through tiles in order, which the system sees by itself.
-		jobs[i].cold = !jobs[i].tile && (st.cfg.SourcePages == "drop" || !jobs[i].t.warm.Load())
+		jobs[i].cold = !jobs[i].tile && st.cold(jobs[i].t)
 	}
 	b := newBatch(jobs)
 	workers := min(b.workers(), st.pool.Workers(), max(b.len(), 1))
@@ -45,6 +45,9 @@ func (st *Store) decode(ctx context.Context, jobs []job) error {
 	}
 	return nil
 }
+
+// cold reports whether the source of t may have to come from the disk.
+func (st *Store) cold(t *Tensor) bool { return st.cfg.SourcePages == "drop" || !t.warm.Load() }
 
 // scratch is what one worker reuses from range to range.
 type scratch struct {

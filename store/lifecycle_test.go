@@ -588,3 +588,36 @@ func TestResolveWaitsWithItsContext(t *testing.T) {
 		t.Errorf("the one who reads: %v", err)
 	}
 }
+
+// A reader may be slow every time, so that nobody but a goroutine of its own
+// waits for it, however small the tensor.
+func TestAcquireFromReaderWaitsWithItsContext(t *testing.T) {
+	data, err := os.ReadFile(modelFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{data: data, at: int64(len(data)), open: make(chan struct{}), met: make(chan struct{})}
+	st, err := store.OpenReaderAt(context.Background(), "gated", g, int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	defer close(g.open)
+	h := find(t, st, "model.layers.0.mlp.up_proj.weight")
+	if err := release(h.Acquire(context.Background(), tensor.BF16)); err != nil {
+		t.Fatal(err)
+	}
+	g.at = 0 // from now on
+	soon, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() { second <- release(h.Acquire(soon, tensor.F32)) }()
+	select {
+	case err := <-second:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Acquire waits for the reader")
+	}
+}
