@@ -73,6 +73,9 @@ func (a *app) printBench(r *suite.Report) error {
 		section string
 		notes   []string
 	)
+	if note, ok := memoryNote(r.Rows); ok {
+		notes = append(notes, note)
+	}
 	for _, row := range r.Rows {
 		if row.Name == suite.Hit {
 			notes = append(notes, fmt.Sprintf("a lease on what is cached takes %.0f ns", row.Seconds*1e9))
@@ -95,6 +98,22 @@ func (a *app) printBench(r *suite.Report) error {
 		fmt.Fprintf(a.stdout, "\n%s\n", note)
 	}
 	return nil
+}
+
+// memoryNote says what more workers are good for on this machine: what leaves
+// the caches is as fast as memory, however many decode it.
+func memoryNote(rows []suite.Row) (note string, ok bool) {
+	var most suite.Row
+	for _, r := range rows {
+		if r.Name == suite.Memset && !r.Cached && r.Speedup != nil && r.SizeBytes >= most.SizeBytes {
+			most = r
+		}
+	}
+	if most.Speedup == nil {
+		return "", false
+	}
+	return fmt.Sprintf("past the caches, %d workers write %.2f times what one does, %.0f GB/s: memory allows decoders no more",
+		most.Workers, *most.Speedup, most.GBps), true
 }
 
 // benchTable is a table for one section; all have columns of the same widths.

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+
+	"nibble/bench/suite"
+)
+
+// Without memory's own figure, a machine on which two workers gain nothing
+// looks like a decoder that does not share its work.
+func TestMemoryNote(t *testing.T) {
+	row := func(name string, mib int64, cached bool, speedup float64) suite.Row {
+		r := suite.Row{Name: name, SizeBytes: mib << 20, Cached: cached, Workers: 1, GBps: 21.4}
+		if speedup > 0 {
+			r.Workers, r.Speedup, r.GBps = 2, &speedup, 42.8
+		}
+		return r
+	}
+	rows := []suite.Row{
+		row(suite.Memset, 2, true, 1.99),
+		row(suite.Memset, 64, false, 0),
+		row(suite.Memset, 64, false, 1.0149),
+		row(suite.Decode, 64, false, 1.05),
+		row(suite.Memset, 16, false, 1.2),
+	}
+	const want = "past the caches, 2 workers write 1.01 times what one does, 43 GB/s: memory allows decoders no more"
+	if got, ok := memoryNote(rows); !ok || got != want {
+		t.Errorf("%q, %v; want %q", got, ok, want)
+	}
+	if got, ok := memoryNote(rows[:2]); ok {
+		t.Errorf("from one worker: %q", got)
+	}
+}
