@@ -217,18 +217,21 @@ func TestJoinerOfForeignFailure(t *testing.T) {
 // shortItem is an item to be loaded by whoever misses it.
 func shortItem(key int, size int64) Item[int] { return Item[int]{Key: key, Size: size, Short: true} }
 
-// Handing a small decode over costs more than the decode: who misses a Short
-// item alone loads it itself, and only then.
+// Handing a small decode over costs more than the decode: who misses nothing but
+// Short items loads them itself, and only then.
 func TestShort(t *testing.T) {
 	c := New[int](Options{Budget: 1 << 20})
+	mustAcquire(t, c, 0, 10).Release()
 	for name, tt := range map[string]struct {
 		items []Item[int]
 		here  bool
 	}{
 		"one":       {[]Item[int]{shortItem(1, 10)}, true},
 		"one twice": {[]Item[int]{shortItem(2, 10), shortItem(2, 10)}, true},
-		"two":       {[]Item[int]{shortItem(3, 10), shortItem(4, 10)}, false},
-		"long":      {[]Item[int]{item(5, 10)}, false},
+		"two":       {[]Item[int]{shortItem(3, 10), shortItem(4, 10)}, true},
+		"one long":  {[]Item[int]{shortItem(5, 10), item(6, 10)}, false},
+		"long":      {[]Item[int]{item(7, 10)}, false},
+		"a hit too": {[]Item[int]{item(0, 10), shortItem(8, 10)}, true},
 	} {
 		stack := make([]byte, 1<<16)
 		leases, _, err := c.AcquireMany(t.Context(), tt.items, func(ctx context.Context, items []Item[int], bufs [][]byte) error {

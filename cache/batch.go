@@ -9,7 +9,7 @@ import (
 
 // Loader decodes items: it fills bufs[i], of items[i].Size bytes, aligned to 64
 // and holding anything. The buffers belong to the loader until it returns. It
-// runs on a goroutine of its own, unless the item is Short, never under the
+// runs on a goroutine of its own, unless all items are Short, never under the
 // cache's lock, and must not wait for bytes of the same cache. Its context carries the values of the first
 // request's, and ends when the last request that waits for any of the items has
 // left. An error fails all items; a panic is re-raised, as *concurrency.Panic,
@@ -22,7 +22,7 @@ type batch[K comparable] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	load    Loader[K]
-	short   bool // one Short item
+	short   bool // all items are
 	entries []*entry[K]
 	done    chan struct{} // closed when all entries are ready, or err is set
 	err     error
@@ -92,7 +92,7 @@ next:
 
 // newBatch enters items, with their blocks, as in flight.
 func (c *Cache[K]) newBatch(ctx context.Context, items []Item[K], blocks []*block, load Loader[K]) *batch[K] {
-	b := &batch[K]{cache: c, load: load, short: len(items) == 1 && items[0].Short, done: make(chan struct{})}
+	b := &batch[K]{cache: c, load: load, short: allShort(items), done: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i, it := range items {
 		e := &entry[K]{cache: c, key: it.Key, size: it.Size, block: blocks[i], batch: b}
@@ -101,6 +101,15 @@ func (c *Cache[K]) newBatch(ctx context.Context, items []Item[K], blocks []*bloc
 	}
 	c.batches[b] = struct{}{}
 	return b
+}
+
+func allShort[K comparable](items []Item[K]) bool {
+	for _, it := range items {
+		if !it.Short {
+			return false
+		}
+	}
+	return true
 }
 
 // all reports whether every key of the batch matches.

@@ -33,9 +33,10 @@ type Item[K comparable] struct {
 	Key  K
 	Size int64 // bytes of decoded output
 
-	// Short says that loading the item waits for nothing and is over soon. An
-	// Acquire that misses it alone then does so on its own goroutine, and looks at
-	// its context afterwards: handing over to another takes longer.
+	// Short says that loading the item waits for nothing and is over soon. A
+	// request that misses only such items loads them on its own goroutine, and
+	// looks at its context afterwards: handing over to another would take long
+	// in comparison.
 	Short bool
 
 	// Fresh is set by the cache for the Loader: the pages of this item's
