@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -71,7 +72,8 @@ type run struct {
 	next    atomic.Int64 // the next index to hand out
 	stop    atomic.Bool
 	helpers errgroup.Group
-	joined  int // workers so far; used by the caller only
+	working atomic.Int32 // helpers that have begun and not ended
+	joined  int          // workers so far; used by the caller only
 
 	mu      sync.Mutex
 	failure error
@@ -86,7 +88,7 @@ func (r *run) callerShare() {
 	// Deferred, so that a Goexit in the caller's own share leaves no helper.
 	defer func() {
 		r.pool.free.Add(1)
-		_ = r.helpers.Wait() // errors are in r.failure, with their index
+		r.await()
 	}()
 	r.joined = 1
 	for {
@@ -105,6 +107,8 @@ func (r *run) recruit() {
 		r.joined++
 		r.helpers.Go(func() error {
 			defer r.pool.free.Add(1)
+			r.working.Add(1)
+			defer r.working.Add(-1)
 			for r.step(id) {
 			}
 			return nil
@@ -119,6 +123,19 @@ func (r *run) recruit() {
 		go close(ran)
 		<-ran
 	}
+}
+
+// patience is how long the caller looks on while helpers work on their last
+// index: about as long as an index takes. To sleep and be woken costs 10 µs and
+// more.
+const patience = 50 * time.Microsecond
+
+// await returns when all helpers have ended. It looks on only while one works:
+// one that was never given a processor needs the caller's.
+func (r *run) await() {
+	for end := time.Now().Add(patience); r.working.Load() > 0 && time.Now().Before(end); {
+	}
+	_ = r.helpers.Wait() // errors are in r.failure, with their index
 }
 
 // tryTake takes a slot if one is free.
