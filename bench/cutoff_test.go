@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nibble/bench/synth"
+	"nibble/cache"
 	"nibble/concurrency"
 	"nibble/internal/floor"
 	"nibble/quant"
@@ -42,7 +43,7 @@ func BenchmarkRange(b *testing.B) {
 					pool := concurrency.NewPool(workers)
 					b.SetBytes(size)
 					for b.Loop() {
-						decodeRanges(b, pool, d, dst, parts, concurrency.Split(0, size/2, piece/2))
+						decodeRanges(b, pool, d, dst, parts, concurrency.Split(0, size/2, piece/2), quant.Stream)
 					}
 				})
 			}
@@ -50,7 +51,37 @@ func BenchmarkRange(b *testing.B) {
 	}
 }
 
-func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []byte, parts [][]byte, ranges concurrency.Ranges) {
+// Fresh memory is cut into ranges of different sizes: freshBytes. Two that share
+// a huge page have it cleared twice.
+func BenchmarkFresh(b *testing.B) {
+	const size = 64 << 20
+	d, parts := decoder(b, size/2)
+	for _, piece := range []int64{512 << 10, 1 << 20, 2 << 20, 4 << 20} {
+		for _, workers := range []int{1, 2} {
+			b.Run(fmt.Sprintf("scheme=nf4/out=bf16/size=64MiB/range=%dKiB/workers=%d", piece>>10, workers), func(b *testing.B) {
+				pool := concurrency.NewPool(workers)
+				home := cache.New[int](cache.Options{})
+				defer home.Close()
+				b.SetBytes(size)
+				for b.Loop() {
+					dst, err := home.Buffer(context.Background(), size) // above the budget: unmapped by Free
+					if err != nil {
+						b.Fatal(err)
+					}
+					if !dst.Fresh() {
+						b.Fatal("memory that was used before")
+					}
+					decodeRanges(b, pool, d, dst.Bytes(), parts, concurrency.Split(0, size/2, piece/2), quant.Cached)
+					dst.Free()
+				}
+			})
+		}
+	}
+}
+
+// decodeRanges decodes to populated memory past the caches, or to fresh memory,
+// which it populates, through them: as the store does.
+func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []byte, parts [][]byte, ranges concurrency.Ranges, w quant.Write) {
 	err := pool.Run(context.Background(), ranges.Len(), 0, func(_, i int) error {
 		lo, hi := ranges.At(i)
 		var windows [2][]byte
@@ -58,7 +89,10 @@ func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []b
 			off, n := d.Span(p, lo, hi)
 			windows[p] = parts[p][off : off+n]
 		}
-		d.Decode(dst[2*lo:2*hi], tensor.BF16, lo, hi, windows[:], quant.Stream)
+		if w == quant.Cached {
+			cache.Populate(dst[2*lo : 2*hi])
+		}
+		d.Decode(dst[2*lo:2*hi], tensor.BF16, lo, hi, windows[:], w)
 		return nil
 	})
 	if err != nil {
@@ -79,7 +113,7 @@ func BenchmarkShare(b *testing.B) {
 				ranges := concurrency.Split(0, size/2, min(1<<20, size/2)/2)
 				b.SetBytes(size)
 				for b.Loop() {
-					decodeRanges(b, pool, d, dst, parts, ranges)
+					decodeRanges(b, pool, d, dst, parts, ranges, quant.Stream)
 				}
 			})
 		}

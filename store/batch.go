@@ -14,6 +14,7 @@ import (
 // 4 MiB: below soloBytes there is too little left for it to help with.
 const (
 	rangeBytes  = 1 << 20 // of output, in one range of the queue
+	freshBytes  = 2 << 20 // the same in fresh memory: a huge page, which two workers would both clear
 	soloBytes   = 8 << 20 // of output, below which one worker decodes the batch
 	shareBytes  = 4 << 20 // of output, for each worker of a larger one
 	aheadRanges = 16      // ranges whose source the system is asked for at once, on first use
@@ -61,8 +62,11 @@ func (j *job) step() int64 {
 		unit *= min(alignBlocks, math.MaxInt64/unit)
 	}
 	unit = max(min(unit, math.MaxInt64/2), 1)
-	perRange := rangeBytes * 8 / int64(j.dt.Bits())
-	return max(perRange/unit, 1) * unit
+	bytes := int64(rangeBytes)
+	if j.fresh {
+		bytes = freshBytes
+	}
+	return max(bytes*8/int64(j.dt.Bits())/unit, 1) * unit
 }
 
 // len is the number of ranges.

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"math"
 	"testing"
 
 	"nibble/concurrency"
+	"nibble/quant"
+	"nibble/tensor"
 )
 
 // A second worker costs more to wake than it helps with a small batch, however
@@ -28,6 +31,33 @@ func TestWorkersOfABatch(t *testing.T) {
 		}
 		if got := b.workers(); got != c.want {
 			t.Errorf("tensors of %v bytes: %d workers; want %d", c.sizes, got, c.want)
+		}
+	}
+}
+
+// A range is a whole number of groups of blocks, so that nested scales are never
+// decoded twice, whatever a file says that a block is.
+func TestStep(t *testing.T) {
+	const mi = 1 << 20
+	plain := quant.NewPlain(64*mi, tensor.BF16)
+	for _, c := range []struct {
+		dt        tensor.DType
+		blockSize int64
+		fresh     bool
+		want      int64 // elements
+	}{
+		{tensor.BF16, 0, false, mi / 2},
+		{tensor.F32, 0, false, mi / 4},
+		{tensor.BF16, 64, false, mi / 2},
+		{tensor.BF16, 64, true, mi},
+		{tensor.F32, 4096, false, mi},
+		{tensor.F32, 4096, true, mi},
+		{tensor.F32, 3 * 64, true, mi / 2 / (3 * 64 * 256) * (3 * 64 * 256)},
+		{tensor.BF16, math.MaxInt64, false, 64 * mi * alignBlocks},
+	} {
+		j := job{r: &resolution{dec: plain, blockSize: c.blockSize}, dt: c.dt, fresh: c.fresh}
+		if got := j.step(); got != c.want {
+			t.Errorf("%v, blocks of %d, fresh %v: %d elements; want %d", c.dt, c.blockSize, c.fresh, got, c.want)
 		}
 	}
 }
