@@ -47,6 +47,9 @@ func convertCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer st.Close()
+			if filtered(cmd) && st.Len() == 0 {
+				return usagef("nothing to convert") // open has said why
+			}
 			c.options.DType, c.options.MaxShardSize = dtype.DType, int64(size)
 			return c.run(cmd.Context(), st)
 		},
@@ -54,7 +57,7 @@ func convertCommand(a *app) *cobra.Command {
 	addOpenFlags(cmd.Flags(), decodeSettings)
 	addDTypeFlag(cmd, &dtype)
 	cmd.Flags().StringVarP(&c.out, "output", "o", "", "write to this `path`: a .safetensors file, or a folder")
-	cmd.Flags().Var(&size, "max-shard-size", "most bytes of tensors in one file")
+	cmd.Flags().Var(&size, "max-shard-size", "begin another file rather than have more bytes of tensors in one; a larger tensor has its own")
 	cmd.Flags().BoolVar(&c.options.Force, "force", false, "replace an output that exists")
 	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print JSON")
 	return cmd
@@ -87,6 +90,10 @@ type converter struct {
 }
 
 func (c *converter) run(ctx context.Context, st *store.Store) error {
+	c.noteLeftOut(st)
+	if st.Len() == 0 && len(st.Opaque()) > 0 {
+		return errors.New("nothing else is there: nothing was written")
+	}
 	report, err := c.convert(ctx, st)
 	if err != nil {
 		return outputError(err)
@@ -94,7 +101,6 @@ func (c *converter) run(ctx context.Context, st *store.Store) error {
 	for _, note := range report.Notes {
 		c.app.say("%s", note)
 	}
-	c.noteLeftOut(st)
 	if err := c.noteKept(ctx, st); err != nil {
 		return err
 	}

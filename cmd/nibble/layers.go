@@ -24,8 +24,9 @@ func layersCommand(a *app) *cobra.Command {
 		Short: "iterate the layers, decoding each within the budget",
 		Long: "layers iterates the layers of a checkpoint, decodes the tensors of each, holds\n" +
 			"them as a consumer would, and lets go of them. It prints a line a layer and pass,\n" +
-			"then the statistics of the cache. Hits, misses and views count tensors: found\n" +
-			"decoded, decoded, lent straight from the file.",
+			"then the statistics of the cache. Sizes are those of all tensors decoded. Hits,\n" +
+			"misses and views count tensors: found decoded, decoded, lent straight from the\n" +
+			"file.",
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if passes < 1 {
@@ -58,7 +59,7 @@ type layerRow struct {
 	Hits    int     `json:"hits"`
 	Misses  int     `json:"misses"`
 	Views   int     `json:"views"`
-	Broken  int     `json:"broken,omitempty"`
+	Failed  int     `json:"failed,omitempty"`
 }
 
 // sweepStats are the statistics behind the rows.
@@ -67,7 +68,7 @@ type sweepStats struct {
 	Misses    int     `json:"misses"`
 	Views     int     `json:"views"`
 	Tiled     int     `json:"tiled"` // of Misses: too large for the budget, decoded piece by piece
-	Broken    int     `json:"broken"`
+	Failed    int     `json:"failed"` // broken, or refused by --strict
 	Ahead     int64   `json:"prefetched"` // decoded before they were asked for
 	Evictions int64   `json:"evictions"`
 	Decoded   int64   `json:"decoded_bytes"`
@@ -82,7 +83,7 @@ type sweep struct {
 	st     *store.Store
 	dtype  tensor.DType
 	strict bool
-	told   map[*store.Tensor]bool // broken tensors that the user knows of
+	told   map[*store.Tensor]bool // tensors that cannot be decoded, as the user knows
 	kept   keptNote
 	tiled  int
 	rows   []layerRow
@@ -184,7 +185,7 @@ func (s *sweep) piecemeal(ctx context.Context, l *store.Layer, row *layerRow) er
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			row.Broken++
+			row.Failed++
 			s.tell(t, err)
 		}
 	}
@@ -227,7 +228,7 @@ func (s *sweep) table(ctx context.Context) *table.Table {
 	right := func(title string, width int) table.Column {
 		return table.Column{Title: title, Align: table.Right, Width: width}
 	}
-	return table.New(s.app.stdout, name, right("pass", 4), right("tensors", 7), right("decoded", 8),
+	return table.New(s.app.stdout, name, right("pass", 4), right("tensors", 7), right("size", 8),
 		right("time", 7), right("hits", 5), right("misses", 6), right("views", 5))
 }
 

@@ -16,7 +16,7 @@ func (s *sweep) total() layerRow {
 		sum.Hits += r.Hits
 		sum.Misses += r.Misses
 		sum.Views += r.Views
-		sum.Broken += r.Broken
+		sum.Failed += r.Failed
 	}
 	return sum
 }
@@ -24,7 +24,7 @@ func (s *sweep) total() layerRow {
 func (s *sweep) stats(sum layerRow) sweepStats {
 	st := s.st.Stats()
 	return sweepStats{
-		Hits: sum.Hits, Misses: sum.Misses, Views: sum.Views, Tiled: s.tiled, Broken: sum.Broken,
+		Hits: sum.Hits, Misses: sum.Misses, Views: sum.Views, Tiled: s.tiled, Failed: sum.Failed,
 		Ahead: st.Prefetched, Evictions: st.Evictions, Decoded: st.Decoded,
 		Peak: st.Peak, Budget: st.Budget, Seconds: sum.Seconds,
 	}
@@ -58,17 +58,19 @@ func (st sweepStats) text() string {
 	}
 	text += fmt.Sprintf("\n%s, %s, %s, %s", countText(st.Hits, "hit"), missText(st.Misses), countText(st.Views, "view"),
 		countText(st.Evictions, "eviction"))
-	if st.Hits+st.Misses > 0 {
-		text += fmt.Sprintf("; hit rate %.1f%%", 100*float64(st.Hits)/float64(st.Hits+st.Misses))
-	}
-	if st.Ahead > 0 {
-		text += fmt.Sprintf("; %d decoded ahead", st.Ahead)
+	if all := st.Hits + st.Misses; all > 0 {
+		text += fmt.Sprintf("; hit rate %.1f%%", 100*float64(st.Hits)/float64(all))
+		if st.Ahead > 0 {
+			// A hit on what was decoded ahead saved waiting, and no decode.
+			kept := max(int64(st.Hits)-st.Ahead, 0)
+			text += fmt.Sprintf(", %.1f%% without the %d decoded ahead", 100*float64(kept)/float64(all), st.Ahead)
+		}
 	}
 	if st.Tiled > 0 {
 		text += fmt.Sprintf("; %d larger than the budget, decoded piece by piece", st.Tiled)
 	}
-	if st.Broken > 0 {
-		text += fmt.Sprintf("; %d broken", st.Broken)
+	if st.Failed > 0 {
+		text += fmt.Sprintf("; %d failed", st.Failed)
 	}
 	return text + "\n"
 }
