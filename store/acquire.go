@@ -201,9 +201,10 @@ func rawResolution(e *entry) *resolution {
 
 // AcquireMany lends all of ts decoded to dt, or none: the bytes they need
 // together are reserved at once, so that a caller never holds some leases while
-// it waits for others, and all are decoded from one queue. Tensors that do not
-// decode to dt come in their own dtype; Lease.DType tells. The leases are in
-// the order of ts.
+// it waits for others, and all are decoded from one queue. Several that need
+// more than the whole budget are ErrBudget: acquire them one by one, or let
+// them go by with Tiles. Tensors that do not decode to dt come in their own
+// dtype; Lease.DType tells. The leases are in the order of ts.
 func (st *Store) AcquireMany(ctx context.Context, ts []*Tensor, dt tensor.DType) (Leases, error) {
 	leases, _, err := st.AcquireCount(ctx, ts, dt)
 	return leases, err

@@ -14,7 +14,8 @@ import (
 const DefaultCacheBudget = 1 << 30
 
 // NoCache as a CacheBudget keeps nothing between two uses: each decoded tensor
-// lives as long as its leases.
+// lives as long as its leases, and is the only one. AcquireMany and
+// Layer.Acquire of several, which want them together, are ErrBudget.
 const NoCache = -1
 
 // Config tunes a Store. The zero value is sane; each field says what zero

@@ -33,7 +33,8 @@ func (l *Layer) Tensors() iter.Seq[*Tensor] { return slices.Values(l.span.member
 func (l *Layer) Len() int { return len(l.span.members) }
 
 // Acquire lends all tensors of the layer decoded to dt, or none, as
-// Store.AcquireMany does. With Config.Prefetch, the layers that follow are
+// Store.AcquireMany does: a layer of several decoded tensors that is larger
+// than the budget (Bytes tells) is ErrBudget. With Config.Prefetch, the layers that follow are
 // decoded in the background once it has succeeded.
 func (l *Layer) Acquire(ctx context.Context, dt tensor.DType) (Leases, error) {
 	leases, _, err := l.AcquireCount(ctx, dt)

@@ -94,8 +94,8 @@ type Tile struct {
 	Data []byte
 }
 
-// Tiles decodes t piece by piece into one buffer of at most size bytes (0
-// means 1 MiB), charged to the budget, for callers who consume elements at
+// Tiles decodes t piece by piece into one buffer of at most size bytes (below 1
+// means 1 MiB, and never less than 4 KiB), charged to the budget, for callers who consume elements at
 // once: decoding never leaves the processor's cache, and memory does not grow
 // with the tensor. A tile is a whole number of rows where one fits in the
 // buffer. The dtype is dt, or the tensor's own where it does not decode to dt:

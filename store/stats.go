@@ -2,16 +2,17 @@ package store
 
 import "nibble/cache"
 
-// Stats counts what a store did since it was opened, or for a shared cache,
-// what all of its stores did. Hits, misses and views count tensors; all sizes
-// are bytes.
+// Stats counts what a store did since it was opened. What is embedded (Hits,
+// Misses, Evictions, Prefetched, Budget, Used, Peak and more) is the cache's: of
+// a shared one, what all of its stores did. Hits, misses and views count
+// tensors; all sizes are bytes.
 type Stats struct {
 	cache.Stats
 	// Views is how many leases were lent straight from a mapping: neither
 	// cached nor charged.
 	Views int64
 	// Decoded is how many bytes of output the decoders wrote, for the cache
-	// and for callers' own buffers.
+	// (BytesDecoded), for tiles and for callers' own buffers.
 	Decoded int64
 	// Mapped and Read say how the store reads its files: by mapping, or by
 	// pread.
@@ -35,6 +36,7 @@ func (st *Store) Stats() Stats {
 	return s
 }
 
-// SetBudget changes the budget to n bytes and returns how many bytes are over
-// it: those that open leases and decodes in flight hold. It does not wait.
+// SetBudget changes the budget to n bytes, below 1 to none, and returns how many
+// bytes are over it: those that open leases and decodes in flight hold. It does
+// not wait.
 func (st *Store) SetBudget(n int64) (over int64) { return st.cache.SetBudget(n) }

@@ -235,7 +235,9 @@ func (st *Store) shows(name string) bool {
 // Path is the path that was given to Open.
 func (st *Store) Path() string { return st.path }
 
-// Config is the effective configuration: see Config.Effective.
+// Config is the effective configuration as the store was opened: see
+// Config.Effective. The budget in force is in Stats: SetBudget changes it, and
+// a shared cache has its own.
 func (st *Store) Config() Config { return st.cfg }
 
 // Notes are remarks about the checkpoint for people: files beside it that were
