@@ -92,7 +92,7 @@ func (c *catalog) addMissing(index *safetensors.Index, shards map[string]*shard)
 		}
 		err.Path, err.Tensor = sh.file.Path(), name
 		c.byName[name] = int32(len(c.entries))
-		c.entries = append(c.entries, entry{name: name, shard: sh, owner: -1, err: err, dtype: tensor.U8, shape: tensor.Shape{0}})
+		c.entries = append(c.entries, entry{name: name, shard: sh, owner: -1, err: err, dtype: tensor.Stored})
 	}
 }
 

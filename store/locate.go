@@ -253,6 +253,15 @@ func hubSnapshot(dir string) (snapshot string, notes []string, err error) {
 
 var shardName = regexp.MustCompile(`^(.+)-(\d{5,})-of-(\d{5,})(\.[a-z]+)$`)
 
+// loneShard reports whether l is one shard of a set, opened by itself.
+func (l *location) loneShard() bool {
+	if l.index != nil || len(l.files) != 1 {
+		return false
+	}
+	m := shardName.FindStringSubmatch(filepath.Base(l.files[0]))
+	return m != nil && strings.Trim(m[3], "0") != "1"
+}
+
 // locateUnnamed decides a directory without a well-known name or index: one
 // complete set of shards, or a single file.
 func locateUnnamed(dir string, names []string) (*location, error) {

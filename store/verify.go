@@ -102,28 +102,46 @@ func verifyContainer(st *Store, sh *shard) ([]Finding, error) {
 
 // asFindings turns an error that breaks a rule into a finding. Other errors
 // stay errors.
-func asFindings(err error) ([]Finding, error) {
+func asFindings(err error) ([]Finding, error) { return asFindingsWith(err, toDo) }
+
+func asFindingsWith(err error, toDo remedies) ([]Finding, error) {
 	var e *Error
 	if errors.As(err, &e) && e.Rule != "" {
-		return []Finding{finding(e, Broken)}, nil
+		return []Finding{findingWith(e, Broken, toDo)}, nil
 	}
 	return nil, err
 }
 
-func finding(err error, s Severity) Finding {
+func finding(err error, s Severity) Finding { return findingWith(err, s, toDo) }
+
+func findingWith(err error, s Severity, toDo remedies) Finding {
 	var e *Error
 	if !errors.As(err, &e) {
 		return Finding{Severity: s, Offset: -1, Message: err.Error()}
 	}
 	f := Finding{Rule: string(e.Rule), Severity: s, File: e.Path, Tensor: e.Tensor, Offset: e.Offset, Message: e.Err.Error()}
-	do := remedy[e.Rule]
-	if s == Suspect {
-		do = advice[e.Rule]
-	}
-	if do != "" {
+	if do := toDo(e.Rule, s); do != "" {
 		f.Message += "; " + do
 	}
 	return f
+}
+
+// remedies says what a user can do about a rule that is broken or bent.
+type remedies func(id rule.ID, s Severity) string
+
+func toDo(id rule.ID, s Severity) string {
+	if s == Suspect {
+		return advice[id]
+	}
+	return remedy[id]
+}
+
+// toDo knows besides that what one shard lacks may be in the others.
+func (st *Store) toDo(id rule.ID, s Severity) string {
+	if id == rule.Companion && st.loc.loneShard() {
+		return "this is one shard of a checkpoint: verify its folder or index"
+	}
+	return toDo(id, s)
 }
 
 // advice says what a user can do about a suspicion.
@@ -194,7 +212,7 @@ func (t *Tensor) verify(ctx context.Context) ([]Finding, error) {
 	defer t.st.end()
 	r, err := t.resolve(ctx)
 	if err != nil {
-		return asFindings(err)
+		return asFindingsWith(err, t.st.toDo)
 	}
 	var list []*rule.Error
 	if len(t.companions) == 0 && t.object == nil {
@@ -204,7 +222,7 @@ func (t *Tensor) verify(ctx context.Context) ([]Finding, error) {
 	}
 	var found []Finding
 	for _, e := range list {
-		found = append(found, finding(t.locate(e), Suspect))
+		found = append(found, findingWith(t.locate(e), Suspect, t.st.toDo))
 	}
 	return found, nil
 }

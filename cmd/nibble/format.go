@@ -83,6 +83,25 @@ func shapeJSON(s tensor.Shape) tensor.Shape {
 	return s
 }
 
+// dtypeJSON is the name of a dtype, "" where there is none.
+func dtypeJSON(d tensor.DType) string {
+	if d == tensor.Stored {
+		return ""
+	}
+	return d.String()
+}
+
+// kindText prints a shape and a dtype, dashes where a broken tensor has none.
+func kindText(s tensor.Shape, dtype string) (shape, d string) {
+	switch {
+	case dtype != "":
+		return s.String(), dtype
+	case len(s) == 0:
+		return "-", "-"
+	}
+	return s.String(), "-"
+}
+
 // cause prints an error about a tensor whose name and file are shown beside it.
 func cause(err error) string {
 	var e *store.Error

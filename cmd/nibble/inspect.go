@@ -66,7 +66,7 @@ type opaqueRow struct {
 type tensorRow struct {
 	Name        string       `json:"name"`
 	Shape       tensor.Shape `json:"shape"`
-	DType       string       `json:"dtype"`
+	DType       string       `json:"dtype"` // "" of what is broken so that it has none
 	StoredDType string       `json:"stored_dtype"`
 	Scheme      store.Scheme `json:"scheme"`
 	BlockSize   *int64       `json:"blocksize"` // nil: no blocks
@@ -109,7 +109,7 @@ func inspect(ctx context.Context, st *store.Store) (*inspection, error) {
 
 func (r *inspection) add(info store.Info, err error) {
 	row := tensorRow{
-		Name: info.Name, Shape: shapeJSON(info.Shape), DType: info.DType.String(), StoredDType: info.StoredDType.String(),
+		Name: info.Name, Shape: shapeJSON(info.Shape), DType: dtypeJSON(info.DType), StoredDType: dtypeJSON(info.StoredDType),
 		Scheme: info.Scheme, Nested: info.Nested, StoredBytes: info.StoredBytes, File: info.File,
 	}
 	if info.BlockSize > 0 {
@@ -140,7 +140,8 @@ func (r *inspection) print(a *app) error {
 	}
 	out := table.New(a.stdout, columns...)
 	for _, t := range r.Tensors {
-		cells := []string{quoteName(t.Name), t.Shape.String(), t.DType, t.schemeText(), sizeText(t.StoredBytes), quoteName(t.File)}
+		shape, dtype := kindText(t.Shape, t.DType)
+		cells := []string{quoteName(t.Name), shape, dtype, t.schemeText(), sizeText(t.StoredBytes), quoteName(t.File)}
 		if t.Error != "" {
 			cells = append(cells, seen(t.Error))
 		}

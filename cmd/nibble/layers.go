@@ -67,8 +67,8 @@ type sweepStats struct {
 	Hits      int     `json:"hits"`
 	Misses    int     `json:"misses"`
 	Views     int     `json:"views"`
-	Tiled     int     `json:"tiled"` // of Misses: too large for the budget, decoded piece by piece
-	Failed    int     `json:"failed"` // broken, or refused by --strict
+	Tiled     int     `json:"tiled"`      // of Misses: too large for the budget, decoded piece by piece
+	Failed    int     `json:"failed"`     // broken, or refused by --strict
 	Ahead     int64   `json:"prefetched"` // decoded before they were asked for
 	Evictions int64   `json:"evictions"`
 	Decoded   int64   `json:"decoded_bytes"`

@@ -122,7 +122,8 @@ func (r *sumRow) print(a *app) error {
 		}
 		sum = "error"
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s  %s\n", sum, r.DType, r.Shape, quoteName(r.Name))
+	shape, dtype := kindText(r.Shape, r.DType)
+	_, err := fmt.Fprintf(a.stdout, "%s  %s  %s  %s\n", sum, dtype, shape, quoteName(r.Name))
 	return err
 }
 
@@ -188,7 +189,7 @@ func (s *summer) tasks(names []string) iter.Seq[func(context.Context) sumRow] {
 // sum hashes one tensor.
 func (s *summer) sum(ctx context.Context, t *store.Tensor) sumRow {
 	info, err := t.Info(ctx)
-	row := sumRow{Name: t.Name(), Shape: shapeJSON(info.Shape), DType: info.DType.String(), Scheme: info.Scheme}
+	row := sumRow{Name: t.Name(), Shape: shapeJSON(info.Shape), DType: dtypeJSON(info.DType), Scheme: info.Scheme}
 	if err == nil {
 		var dt tensor.DType
 		if dt, err = t.Decodes(ctx, s.dtype); err == nil {
