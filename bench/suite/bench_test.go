@@ -66,6 +66,9 @@ func benchmarkName(r Row) string {
 	if r.Cached {
 		add("dst", "cached")
 	}
+	if r.Section == fromFile {
+		add("section", r.Section) // bounds stand in others as well
+	}
 	if r.Tensors > 1 {
 		add("tensors", fmt.Sprint(r.Tensors))
 	}

@@ -8,12 +8,14 @@ import (
 	"nibble/tensor"
 )
 
+const fromFile = "from a file"
+
 // sections measure the whole way from a file to a lease, each size against what
 // memory allows.
 func (f *files) sections(ctx context.Context, m *memory) ([]*section, error) {
 	var all []*section
 	for _, size := range loneBytes {
-		s := &section{title: "from a file"}
+		s := &section{title: fromFile}
 		for _, workers := range workerCounts() {
 			if workers == 1 || size >= splitBytes {
 				s.bounds(ctx, m.twice(size, workers), []int{4}, []int{tensor.BF16.Size()})

@@ -27,7 +27,7 @@ type Options struct {
 	Progress func(part float64)
 }
 
-// Run measures. It fills some 150 MiB of memory and 100 of a temporary
+// Run measures. It fills some 500 MiB of memory and 100 of a temporary
 // folder, removed before it returns. It switches the kernels of this process
 // back and forth: nothing else should decode meanwhile. A done ctx ends it with
 // that error.

@@ -22,7 +22,7 @@ func benchCommand(a *app) *cobra.Command {
 		Use:   "bench",
 		Short: "measure what this machine can do",
 		Long: "bench measures what memory allows on this machine, each decoding kernel, and the\n" +
-			"whole way from a file to a lease. It makes its own data: some 150 MiB of memory,\n" +
+			"whole way from a file to a lease. It makes its own data: some 500 MiB of memory,\n" +
 			"and 100 of a temporary folder, which is removed again.\n\n" +
 			"Everything is measured in turns, and samples during which other processes took\n" +
 			"the processors are rejected. Rates are in 10^9 bytes of output a second. Ratios\n" +

@@ -30,6 +30,9 @@ func sumCommand(a *app) *cobra.Command {
 			if s.raw && cmd.Flags().Changed("dtype") {
 				return usagef("--raw hashes stored bytes: --dtype says nothing about them")
 			}
+			if len(args) > 1 && filtered(cmd) {
+				return usagef("names say which tensors, and so do --include and --exclude: give one or the other")
+			}
 			st, err := a.open(cmd.Context(), cmd, args[0], nil)
 			if err != nil {
 				return err
