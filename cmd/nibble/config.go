@@ -18,7 +18,9 @@ func configCommand(a *app) *cobra.Command {
 			"Settings are read from a YAML file, then from NIBBLE_* variables, then from flags;\n" +
 			"the last one that says something wins. The file is that of --config or NIBBLE_CONFIG,\n" +
 			"else nibble.yaml in the working directory, else nibble/nibble.yaml in the user's\n" +
-			"configuration folder.",
+			"configuration folder.\n\n" +
+			"A setting may also be called as its flag is: budget is cache_budget, and NIBBLE_BUDGET\n" +
+			"is NIBBLE_CACHE_BUDGET.",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.loadSettings(cmd)

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ type field struct {
 	name  string   // in YAML; NIBBLE_NAME in the environment
 	flag  string   // "" for none
 	usage string   // of the flag
-	kind  string   // what the flag takes, as help calls it; "" when the flag alone means true
+	kind  string   // what the flag takes, as help calls it
 	words []string // what the flag takes, where that is a list
 	set   func(*store.Config, string) error
 	get   func(store.Config) any // of an effective Config
@@ -60,6 +61,19 @@ func limit(f field) field {
 	return f
 }
 
+// refused is what the store has against the value that text is, where it reads
+// as one; the caller says whose value it is.
+func (f field) refused(text string) error {
+	var c store.Config
+	if err := f.set(&c, text); err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), f.name+" is "))
+	}
+	return nil
+}
+
 func flagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 func number[N int | int64](name, usage string, at func(*store.Config) *N) field {
@@ -67,7 +81,10 @@ func number[N int | int64](name, usage string, at func(*store.Config) *N) field 
 		name: name, flag: flagName(name), usage: usage, kind: "n",
 		set: func(c *store.Config, s string) error {
 			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil || int64(N(n)) != n {
+			if errors.Is(err, strconv.ErrRange) || int64(N(n)) != n {
+				return fmt.Errorf("%q is out of range", s)
+			}
+			if err != nil {
 				return fmt.Errorf("%q is not a whole number", s)
 			}
 			*at(c) = N(n)
@@ -103,9 +120,12 @@ func word(name, usage string, at func(*store.Config) *string, words ...string) f
 	}
 }
 
+// kindBool is what pflag calls a flag that alone means true.
+const kindBool = "bool"
+
 func yesNo(name, usage string, at func(*store.Config) *bool) field {
 	return field{
-		name: name, flag: flagName(name), usage: usage,
+		name: name, flag: flagName(name), usage: usage, kind: kindBool,
 		set: func(c *store.Config, s string) error {
 			b, err := strconv.ParseBool(s)
 			if err != nil {
@@ -126,10 +146,9 @@ func AddFlags(fs *pflag.FlagSet, names ...string) {
 		if f.flag == "" || len(names) > 0 && !slices.Contains(names, f.name) {
 			continue
 		}
-		if f.kind == "" {
-			fs.Bool(f.flag, false, f.usage)
-		} else {
-			fs.Var(&text{kind: f.kind}, f.flag, f.usage)
+		flag := fs.VarPF(&text{kind: f.kind}, f.flag, "", f.usage)
+		if f.kind == kindBool {
+			flag.NoOptDefVal = "true"
 		}
 	}
 }

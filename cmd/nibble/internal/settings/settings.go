@@ -46,10 +46,33 @@ type Settings struct {
 	Notes []string
 }
 
-// layer is one source of values.
+// layer is one place that values come from.
 type layer struct {
 	values *koanf.Koanf
-	where  func(key string) string // names the source of key
+	file   string                  // "" for the environment and flags
+	call   func(key string) string // what key is called there
+}
+
+// where names the source of key.
+func (l layer) where(key string) string {
+	if l.file != "" {
+		return l.file
+	}
+	return l.call(key)
+}
+
+// about is how a complaint about key begins.
+func (l layer) about(key string) string {
+	if l.file != "" {
+		return l.file + ": " + key
+	}
+	return l.call(key)
+}
+
+// origin is where a value came from and how it was written there.
+type origin struct {
+	layer
+	key, text string
 }
 
 // Load reads the settings. flags holds the flags that AddFlags added; environ is
@@ -65,10 +88,14 @@ func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
 	}
 	s := &Settings{}
 	given, errs := s.apply(layers)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	for _, f := range fields {
+		if o, ok := given[f.name]; ok {
+			if err := f.refused(o.text); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", o.about(o.key), err))
+			}
+		}
 	}
-	if err := s.Config.Validate(); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	s.list(given)
@@ -96,7 +123,7 @@ func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
 			return path, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return "", err
+			return "", fmt.Errorf("%s: %w", path, bare(err))
 		}
 	}
 	return "", nil
@@ -104,21 +131,21 @@ func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
 
 func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) {
 	var layers []layer
-	add := func(p koanf.Provider, parser koanf.Parser, where func(string) string) error {
+	add := func(p koanf.Provider, parser koanf.Parser, file string, call func(string) string) error {
 		k := koanf.New(".")
 		if err := k.Load(p, parser); err != nil {
 			return err
 		}
-		layers = append(layers, layer{k, where})
+		layers = append(layers, layer{k, file, call})
 		return nil
 	}
 	if path != "" {
 		text, err := readFile(path)
-		if err == nil {
-			err = add(rawbytes.Provider(text), yaml.Parser(), func(string) string { return path })
-		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, bare(err))
+		}
+		if err := add(rawbytes.Provider(text), yaml.Parser(), path, func(key string) string { return key }); err != nil {
+			return nil, syntaxError(path, err)
 		}
 	}
 	variables := env.Opt{
@@ -131,7 +158,7 @@ func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) 
 			return strings.ToLower(strings.TrimPrefix(k, prefix)), v
 		},
 	}
-	if err := add(env.Provider(".", variables), nil, func(key string) string { return prefix + strings.ToUpper(key) }); err != nil {
+	if err := add(env.Provider(".", variables), nil, "", func(key string) string { return prefix + strings.ToUpper(key) }); err != nil {
 		return nil, err
 	}
 	changed := posflag.ProviderWithFlag(flags, ".", nil, func(f *pflag.Flag) (string, any) {
@@ -140,7 +167,7 @@ func load(path string, flags *pflag.FlagSet, environ []string) ([]layer, error) 
 		}
 		return f.Name, f.Value.String()
 	})
-	if err := add(changed, nil, func(key string) string { return "--" + key }); err != nil {
+	if err := add(changed, nil, "", func(key string) string { return "--" + key }); err != nil {
 		return nil, err
 	}
 	return layers, nil
@@ -170,6 +197,20 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
+// syntaxError is what the YAML parser says about a file, in the words of
+// people who do not know what it parses to: one error a line.
+func syntaxError(path string, err error) error {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n")
+	var errs []error
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasSuffix(line, "into map[string]interface {}") {
+			line = "want settings by name, such as workers: 2"
+		}
+		errs = append(errs, fmt.Errorf("%s: %s", path, strings.TrimSpace(line)))
+	}
+	return errors.Join(errs...)
+}
+
 // bare drops the path that an error of the file system repeats.
 func bare(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
@@ -178,28 +219,48 @@ func bare(err error) error {
 	return err
 }
 
-// apply sets the fields layer by layer. It returns the source of each value
+// apply sets the fields layer by layer. It returns where each value came from
 // that was given, by name of the setting.
-func (s *Settings) apply(layers []layer) (given map[string]string, errs []error) {
-	given = map[string]string{}
+func (s *Settings) apply(layers []layer) (given map[string]origin, errs []error) {
+	given = map[string]origin{}
 	for _, l := range layers {
+		said := map[string]string{} // what each setting is called in this layer
 		for _, key := range slices.Sorted(slices.Values(l.values.Keys())) {
 			f, ok := find(key)
 			if !ok {
 				errs = s.unknown(errs, l.where(key), key)
 				continue
 			}
-			value := fmt.Sprint(l.values.Get(key))
-			if err := f.set(&s.Config, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: %w", l.where(key), f.name, err))
+			if other, twice := said[f.name]; twice {
+				errs = append(errs, fmt.Errorf("%s and %s are the same setting", l.about(other), l.call(key)))
 			}
-			given[f.name] = l.where(key)
+			said[f.name] = key
+			text, err := written(l.values.Get(key))
+			if err == nil {
+				err = f.set(&s.Config, text)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", l.about(key), err))
+				continue
+			}
+			given[f.name] = origin{l, key, text}
 		}
 	}
 	if _, ok := given["cache_budget"]; !ok {
 		s.autoBudget()
 	}
 	return given, errs
+}
+
+// written is a value as it was written.
+func written(value any) (string, error) {
+	switch value.(type) {
+	case nil:
+		return "", errors.New("no value given")
+	case []any, map[string]any:
+		return "", errors.New("want a single value")
+	}
+	return fmt.Sprint(value), nil
 }
 
 // autoBudget is the command's default: a share of memory, or the library's
@@ -231,12 +292,12 @@ func names() []string {
 	return all
 }
 
-func (s *Settings) list(given map[string]string) {
+func (s *Settings) list(given map[string]origin) {
 	effective := s.Config.Effective()
 	for _, f := range fields {
-		source := given[f.name]
-		if source == "" {
-			source = "default"
+		source := "default"
+		if o, ok := given[f.name]; ok {
+			source = o.where(o.key)
 		}
 		s.List = append(s.List, Setting{f.name, f.get(effective), source})
 	}
