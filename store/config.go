@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -111,8 +112,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Effective is c with its defaults filled in, but for Descriptors and Limits,
-// whose defaults are those of the machine and of the reader.
+// Effective is c with its defaults filled in, but for Descriptors, whose default
+// is the machine's. Its Kernels are those that decode: the name that auto stands
+// for or, for "", the name of those in use now.
 func (c Config) Effective() Config {
 	if c.CacheBudget == 0 {
 		c.CacheBudget = DefaultCacheBudget
@@ -129,8 +131,22 @@ func (c Config) Effective() Config {
 	word(&c.Full, "full")
 	word(&c.SourcePages, "source_pages")
 	word(&c.Backend, "backend")
-	if c.Kernels == "" {
-		c.Kernels = "auto"
+	switch c.Kernels {
+	case "":
+		c.Kernels = quant.Active()
+	case "auto":
+		c.Kernels = quant.Kernels()[0]
 	}
+	c.Limits = c.Limits.effective()
 	return c
+}
+
+// effective is l with its defaults, those of package pytorch, filled in.
+func (l Limits) effective() Limits {
+	return Limits{
+		Depth:       cmp.Or(l.Depth, 1000),
+		Memory:      cmp.Or(l.Memory, 4<<30),
+		Records:     cmp.Or(l.Records, 1<<20),
+		PickleBytes: cmp.Or(l.PickleBytes, 256<<20),
+	}
 }

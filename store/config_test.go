@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -28,6 +29,34 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 	if err := (store.Config{}).Effective().Validate(); err != nil {
 		t.Errorf("the effective zero Config: %v", err)
+	}
+}
+
+// What Effective says is what holds: kernels by name, and no 0 that stands for
+// another number.
+func TestEffective(t *testing.T) {
+	defer quant.SetKernels("auto")
+	if err := quant.SetKernels("generic"); err != nil {
+		t.Fatal(err)
+	}
+	got := store.Config{}.Effective()
+	want := store.Config{
+		CacheBudget: 1 << 30, Workers: runtime.GOMAXPROCS(0), Policy: "lru", Full: "wait", SourcePages: "keep", Backend: "auto",
+		Kernels: "generic", // "" leaves the choice of others alone
+		Limits:  store.Limits{Depth: 1000, Memory: 4 << 30, Records: 1 << 20, PickleBytes: 256 << 20},
+	}
+	if got != want {
+		t.Errorf("the zero Config: got %+v, want %+v", got, want)
+	}
+	if got := (store.Config{Kernels: "auto"}).Effective().Kernels; got != quant.Kernels()[0] {
+		t.Errorf("Kernels auto: got %s, want %s", got, quant.Kernels()[0])
+	}
+	given := store.Config{
+		CacheBudget: store.NoCache, Workers: 3, Policy: "2q", Prefetch: 1, Full: "fail", Strict: true, SourcePages: "drop",
+		Backend: "pread", CopyPlain: true, Kernels: quant.Kernels()[0], Descriptors: 5, Limits: store.Limits{Depth: 1, Memory: 2, Records: 3, PickleBytes: 4},
+	}
+	if got := given.Effective(); got != given {
+		t.Errorf("got %+v, want what was given, %+v", got, given)
 	}
 }
 

@@ -44,13 +44,13 @@ func configCommand(a *app) *cobra.Command {
 
 // settingText prints a value for people.
 func settingText(s settings.Setting) string {
-	switch {
-	case s.Name == "cache_budget":
+	switch s.Name {
+	case "cache_budget", "limits.memory", "limits.pickle_bytes":
 		return sizeText(s.Value.(int64))
-	case s.Value == 0 && s.Name != "prefetch", s.Value == int64(0):
-		return "auto" // the library decides
-	case s.Name == "limits.memory", s.Name == "limits.pickle_bytes":
-		return sizeText(s.Value.(int64))
+	case "descriptors":
+		if s.Value == 0 {
+			return "auto" // on systems where the library decides and does not tell
+		}
 	}
 	return fmt.Sprint(s.Value)
 }

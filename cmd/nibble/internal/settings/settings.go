@@ -98,6 +98,7 @@ func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	s.fill(given)
 	s.list(given)
 	return s, nil
 }
@@ -246,9 +247,6 @@ func (s *Settings) apply(layers []layer) (given map[string]origin, errs []error)
 			given[f.name] = origin{l, key, text}
 		}
 	}
-	if _, ok := given["cache_budget"]; !ok {
-		s.autoBudget()
-	}
 	return given, errs
 }
 
@@ -261,6 +259,16 @@ func written(value any) (string, error) {
 		return "", errors.New("want a single value")
 	}
 	return fmt.Sprint(value), nil
+}
+
+// fill gives the fields that nothing was said about the command's own defaults.
+func (s *Settings) fill(given map[string]origin) {
+	if _, ok := given["cache_budget"]; !ok {
+		s.autoBudget()
+	}
+	if s.Config.Descriptors == 0 {
+		s.Config.Descriptors = defaultDescriptors()
+	}
 }
 
 // autoBudget is the command's default: a share of memory, or the library's

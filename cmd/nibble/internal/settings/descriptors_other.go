@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package settings
+
+// defaultDescriptors leaves the number to the library.
+func defaultDescriptors() int { return 0 }
