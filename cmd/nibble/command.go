@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string, a *app) (code int) {
 	}()
 	root := newRoot(a)
 	root.SetArgs(args)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		describeFlags(root)
+	}
 	help := &sticky{w: a.stdout}
 	root.SetOut(help)
 	err := root.ExecuteContext(ctx)
@@ -133,7 +136,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddCommand(
 		layersCommand(a), inspectCommand(a), sumCommand(a), catCommand(a), verifyCommand(a),
-		convertCommand(a), configCommand(a), benchCommand(a), versionCommand(a),
+		convertCommand(a), configCommand(a), benchCommand(a), versionCommand(a), completionCommand(a),
 	)
 	speak(root)
 	return root
@@ -144,7 +147,7 @@ func noVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("no command given: nibble help lists them")
 	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 && args[0] != "" { // every name begins with ""
 		return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
 	}
 	return usagef("unknown command %q: nibble help lists them", args[0])
