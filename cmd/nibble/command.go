@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes.
@@ -131,15 +133,37 @@ func newRoot(a *app) *cobra.Command {
 	}
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		layersCommand(a), inspectCommand(a), sumCommand(a), catCommand(a), verifyCommand(a),
 		convertCommand(a), configCommand(a), benchCommand(a), versionCommand(a), completionCommand(a),
 	)
 	speak(root)
 	return root
+}
+
+// flagError is what is wrong with a flag: in the words of package settings, if
+// it is the value.
+func flagError(cmd *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	}
+	flag := bad.GetFlag()
+	var wrong string
+	switch kind := flag.Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		wrong = " is out of range"
+	case kind == "int":
+		wrong = " is not a whole number"
+	case kind == "float64":
+		wrong = " is not a number"
+	case kind == "bool":
+		wrong = " is neither true nor false"
+	default:
+		wrong = ", " + bad.Unwrap().Error() // our own: what it wants
+	}
+	return usagef("--%s: %q%s", flag.Name, bad.GetValue(), wrong)
 }
 
 // noVerb refuses a command line without a verb of nibble.
@@ -153,11 +177,15 @@ func noVerb(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q: nibble help lists them", args[0])
 }
 
-// usageArgs makes what check complains about an error of use.
+// usageArgs makes what check complains about an error of use, and an empty
+// argument where a verb wants a path: a variable of the shell that is not set.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) != nil {
 			return usagef("want: %s", cmd.UseLine())
+		}
+		if len(args) > 0 && args[0] == "" && strings.Contains(cmd.Use, " PATH") {
+			return usagef("PATH is empty: want: %s", cmd.UseLine())
 		}
 		return nil
 	}
