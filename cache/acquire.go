@@ -9,9 +9,9 @@ import (
 
 // Acquire leases the output of it.Key: from the cache, by joining a decode in
 // flight, or by calling load. It waits for bytes as the package describes; a
-// done context returns its error (see concurrency.ContextErr), at once unless
-// it.Short, and a decode that others wait for goes on without this request. An
-// error of load is returned as it is, and not remembered.
+// done context returns its error (see concurrency.ContextErr), at once or, where
+// Options.Here lets it decode itself, when load returns; a decode that others
+// wait for goes on. An error of load is returned as it is, and not remembered.
 func (c *Cache[K]) Acquire(ctx context.Context, it Item[K], load Loader[K]) (Lease, error) {
 	if err := concurrency.ContextErr(ctx); err != nil {
 		return Lease{}, err
@@ -91,7 +91,7 @@ func unique[K comparable](items []Item[K]) (distinct []Item[K], index []int) {
 // has to try for itself.
 func (c *Cache[K]) collect(ctx context.Context, r *request[K]) (again bool, err error) {
 	if r.batch != nil {
-		r.batch.start(ctx)
+		c.start(ctx, r)
 	}
 	for _, b := range r.waits {
 		select {

@@ -214,24 +214,24 @@ func TestJoinerOfForeignFailure(t *testing.T) {
 	})
 }
 
-// shortItem is an item to be loaded by whoever misses it.
-func shortItem(key int, size int64) Item[int] { return Item[int]{Key: key, Size: size, Short: true} }
-
-// Handing a small decode over costs more than the decode: who misses nothing but
-// Short items loads them itself, and only then.
-func TestShort(t *testing.T) {
-	c := New[int](Options{Budget: 1 << 20})
-	mustAcquire(t, c, 0, 10).Release()
+// Handing a small decode over costs more than the decode: who misses little, and
+// nothing to wait for, loads it itself, and only then.
+func TestHere(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20, Here: 30})
+	mustAcquire(t, c, 0, 100).Release()
+	mustAcquire(t, c, 12, 10).Release()
 	for name, tt := range map[string]struct {
 		items []Item[int]
 		here  bool
 	}{
-		"one":       {[]Item[int]{shortItem(1, 10)}, true},
-		"one twice": {[]Item[int]{shortItem(2, 10), shortItem(2, 10)}, true},
-		"two":       {[]Item[int]{shortItem(3, 10), shortItem(4, 10)}, true},
-		"one long":  {[]Item[int]{shortItem(5, 10), item(6, 10)}, false},
-		"long":      {[]Item[int]{item(7, 10)}, false},
-		"a hit too": {[]Item[int]{item(0, 10), shortItem(8, 10)}, true},
+		"one":         {[]Item[int]{item(1, 10)}, true},
+		"one twice":   {[]Item[int]{item(2, 20), item(2, 20)}, true},
+		"three":       {[]Item[int]{item(3, 10), item(4, 10), item(5, 10)}, true},
+		"too much":    {[]Item[int]{item(6, 10), item(7, 21)}, false},
+		"a long hit":  {[]Item[int]{item(0, 100), item(8, 10)}, true},
+		"waits":       {[]Item[int]{{Key: 9, Size: 10, Waits: true}}, false},
+		"one waits":   {[]Item[int]{item(10, 10), {Key: 11, Size: 10, Waits: true}}, false},
+		"a hit waits": {[]Item[int]{{Key: 12, Size: 10, Waits: true}, item(13, 10)}, true},
 	} {
 		stack := make([]byte, 1<<16)
 		leases, _, err := c.AcquireMany(t.Context(), tt.items, func(ctx context.Context, items []Item[int], bufs [][]byte) error {
@@ -241,7 +241,7 @@ func TestShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if here := strings.Contains(string(stack), "TestShort("); here != tt.here {
+		if here := strings.Contains(string(stack), "TestHere("); here != tt.here {
 			t.Errorf("%s: loaded on the caller's goroutine: %v, want %v", name, here, tt.here)
 		}
 		for i, l := range leases {
@@ -254,19 +254,19 @@ func TestShort(t *testing.T) {
 	atRest(t, c)
 }
 
-// Others join a short decode as they do any other, and get it even if the
+// Others join such a decode as they do any other, and get it even if the
 // request that does it has no use for it any more: its context is done.
-func TestShortIsJoined(t *testing.T) {
+func TestHereIsJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New[int](Options{Budget: 1 << 20})
+		c := New[int](Options{Budget: 1 << 20, Here: 1 << 20})
 		g := newGate()
 		ctx, cancel := context.WithCancel(t.Context())
 		var first, joined error
-		go func() { _, first = c.Acquire(ctx, shortItem(1, 1000), g.load) }()
+		go func() { _, first = c.Acquire(ctx, item(1, 1000), g.load) }()
 		synctest.Wait()
 		go func() {
 			var l Lease
-			l, joined = c.Acquire(t.Context(), shortItem(1, 1000), g.load)
+			l, joined = c.Acquire(t.Context(), item(1, 1000), g.load)
 			l.Release()
 		}()
 		synctest.Wait()
@@ -284,10 +284,29 @@ func TestShortIsJoined(t *testing.T) {
 	})
 }
 
-// A short decode that fails, in whatever way, leaves nothing behind.
-func TestShortFails(t *testing.T) {
-	c := New[int](Options{Budget: 1 << 20})
-	if _, err := c.Acquire(t.Context(), shortItem(1, 1000), func(context.Context, []Item[int], [][]byte) error { return errUnlucky }); err != errUnlucky {
+// Who decodes alone can leave: the decode ends with its context.
+func TestHereLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 1 << 20, Here: 1 << 20})
+		g := newGate()
+		ctx, cancel := context.WithCancel(t.Context())
+		var err error
+		go func() { _, err = c.Acquire(ctx, item(1, 1000), g.load) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) || !g.stopped.Load() {
+			t.Errorf("%v, decode stopped: %v; want canceled and stopped", err, g.stopped.Load())
+		}
+		mustAcquire(t, c, 1, 1000).Release()
+		atRest(t, c)
+	})
+}
+
+// Such a decode that fails, in whatever way, leaves nothing behind.
+func TestHereFails(t *testing.T) {
+	c := New[int](Options{Budget: 1 << 20, Here: 1 << 20})
+	if _, err := c.Acquire(t.Context(), item(1, 1000), func(context.Context, []Item[int], [][]byte) error { return errUnlucky }); err != errUnlucky {
 		t.Errorf("%v, want the loader's error", err)
 	}
 	func() {
@@ -296,16 +315,17 @@ func TestShortFails(t *testing.T) {
 				t.Errorf("recovered %v, want boom", p)
 			}
 		}()
-		_, _ = c.Acquire(t.Context(), shortItem(1, 1000), burst)
+		_, _ = c.Acquire(t.Context(), item(1, 1000), burst)
 	}()
+	mustAcquire(t, c, 2, 1000).Release()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, err := c.Acquire(t.Context(), shortItem(1, 1000), func(context.Context, []Item[int], [][]byte) error {
+		_, _, err := c.AcquireMany(t.Context(), []Item[int]{item(1, 1000), item(2, 1000)}, func(context.Context, []Item[int], [][]byte) error {
 			runtime.Goexit()
 			return nil
 		})
-		t.Errorf("Acquire returned, %v, from a goroutine that has exited", err)
+		t.Errorf("AcquireMany returned, %v, from a goroutine that has exited", err)
 	}()
 	<-ended
 	atRest(t, c)

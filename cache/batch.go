@@ -9,8 +9,8 @@ import (
 
 // Loader decodes items: it fills bufs[i], of items[i].Size bytes, aligned to 64
 // and holding anything. The buffers belong to the loader until it returns. It
-// runs on a goroutine of its own, unless all items are Short, never under the
-// cache's lock, and must not wait for bytes of the same cache. Its context carries the values of the first
+// runs on a goroutine of its own or that of a request (see Options.Here), never
+// under the cache's lock, and must not wait for bytes of the same cache. Its context carries the values of the first
 // request's, and ends when the last request that waits for any of the items has
 // left. An error fails all items; a panic is re-raised, as *concurrency.Panic,
 // in every request that waits.
@@ -22,7 +22,7 @@ type batch[K comparable] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	load    Loader[K]
-	short   bool // all items are
+	here    bool // on the goroutine of the request that started it
 	entries []*entry[K]
 	done    chan struct{} // closed when all entries are ready, or err is set
 	err     error
@@ -57,6 +57,7 @@ func (c *Cache[K]) grant(r *request[K], blocks []*block) {
 	}
 	if missing != nil {
 		r.batch = c.newBatch(r.ctx, missing, blocks, r.load)
+		r.batch.here = c.here(missing)
 	}
 	next := 0
 	for i, e := range r.entries {
@@ -92,7 +93,7 @@ next:
 
 // newBatch enters items, with their blocks, as in flight.
 func (c *Cache[K]) newBatch(ctx context.Context, items []Item[K], blocks []*block, load Loader[K]) *batch[K] {
-	b := &batch[K]{cache: c, load: load, short: allShort(items), done: make(chan struct{})}
+	b := &batch[K]{cache: c, load: load, done: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i, it := range items {
 		e := &entry[K]{cache: c, key: it.Key, size: it.Size, block: blocks[i], batch: b}
@@ -101,15 +102,6 @@ func (c *Cache[K]) newBatch(ctx context.Context, items []Item[K], blocks []*bloc
 	}
 	c.batches[b] = struct{}{}
 	return b
-}
-
-func allShort[K comparable](items []Item[K]) bool {
-	for _, it := range items {
-		if !it.Short {
-			return false
-		}
-	}
-	return true
 }
 
 // all reports whether every key of the batch matches.
@@ -152,17 +144,47 @@ func (b *batch[K]) finished() bool {
 	return !running
 }
 
-// start decodes for the request of ctx: on a goroutine of its own, so that every
-// request, this one included, can leave when its context is done; or here, what
-// is short.
-func (b *batch[K]) start(ctx context.Context) {
-	if b.short && ctx.Err() == nil {
-		b.run()
+// start decodes for the request r of ctx: on a goroutine of its own, so that
+// every request, this one included, can leave when its context is done; or here.
+func (c *Cache[K]) start(ctx context.Context, r *request[K]) {
+	b := r.batch
+	if !b.here || ctx.Err() != nil {
+		go b.run() // even if ctx is done: others may have joined by now
 		return
 	}
-	go b.run() // even if ctx is done: others may have joined by now
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit in the loader takes the request along
+			c.giveUp(r)
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { c.leaveAlone(b) })()
+	b.run()
+	returned = true
 }
 
+// leaveAlone cancels b, for which the request that decodes it has no use any
+// more, unless others wait for it.
+func (c *Cache[K]) leaveAlone(b *batch[K]) {
+	c.mu.Lock()
+	defer c.unlock()
+	if b.waiters == 1 && !b.finished() {
+		c.abandon(b)
+	}
+}
+
+// here reports whether a request decodes what it misses by itself.
+func (c *Cache[K]) here(missing []Item[K]) bool {
+	var total int64
+	for _, it := range missing {
+		if total += it.Size; it.Waits || total > c.opts.Here {
+			return false
+		}
+	}
+	return true
+}
+
+// run decodes.
 func (b *batch[K]) run() {
 	defer b.cancel()
 	err := b.decode()

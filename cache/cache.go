@@ -33,11 +33,9 @@ type Item[K comparable] struct {
 	Key  K
 	Size int64 // bytes of decoded output
 
-	// Short says that loading the item waits for nothing and is over soon. A
-	// request that misses only such items loads them on its own goroutine, and
-	// looks at its context afterwards: handing over to another would take long
-	// in comparison.
-	Short bool
+	// Waits says that loading the item may wait for something, such as a disk:
+	// it is left to a goroutine of its own (see Options.Here).
+	Waits bool
 
 	// Fresh is set by the cache for the Loader: the pages of this item's
 	// buffer have never been touched, and Populate would help.
@@ -57,6 +55,12 @@ type Options struct {
 	// Strict makes a single output above the budget fail with rule.ErrBudget.
 	// Otherwise it is let in once it is alone, and unmapped on release.
 	Strict bool
+	// Here is how many bytes of output a request decodes on its own goroutine:
+	// what it misses, if that is no more together and none of it Waits. Handing
+	// it over, and back, takes up to 30 µs. Its context ends such a decode as
+	// soon as the Loader looks at it, unless others wait for it by then: the
+	// request stays for them. 0 means none.
+	Here int64
 	// Slow is how long a request waits for bytes before the open leases are
 	// logged, once for each request; 0 means 5 s, negative never.
 	Slow time.Duration

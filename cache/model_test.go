@@ -247,7 +247,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.Int64Range(0, 24).Draw(t, "budget") * 64 * kib
 		d := &machine{
-			c: New[int](Options{Budget: budget, FailWhenFull: true}),
+			c: New[int](Options{Budget: budget, FailWhenFull: true, Here: 8 * 64 * kib}),
 			m: model{budget: budget, leases: map[int]int{}, ahead: map[int]bool{}, private: map[int]bool{}, dropped: map[int]bool{}, lone: map[int]bool{}},
 		}
 		defer d.c.Close()
@@ -315,7 +315,7 @@ func (d *machine) request(t *rapid.T, keys []int) {
 	var items []Item[int]
 	for _, k := range keys {
 		it := item(k, sizeOf(k))
-		it.Short = rapid.Bool().Draw(t, "short")
+		it.Waits = rapid.Bool().Draw(t, "waits")
 		items = append(items, it)
 	}
 	wantHits, want := d.m.acquire(keys)

@@ -28,6 +28,7 @@ func TestStorm(t *testing.T) {
 		for _, opts := range []Options{{}, {Strict: true}, {FailWhenFull: true}, {Policy: Policy(len(policyNames) - 1)}} {
 			for _, closes := range []bool{false, true} {
 				opts.Budget = budget
+				opts.Here = 100_000
 				opts.Slow = time.Millisecond
 				opts.Log = func(string) {}
 				name := fmt.Sprintf("budget=%d/strict=%v/fail=%v/policy=%v/closes=%v", budget, opts.Strict, opts.FailWhenFull, opts.Policy, closes)
@@ -49,7 +50,7 @@ func (s *storm) item(r *rand.Rand) Item[int] {
 		k = len(s.sizes) - 1
 	}
 	it := item(k, s.sizes[k])
-	it.Short = r.IntN(2) == 0
+	it.Waits = r.IntN(2) == 0
 	return it
 }
 

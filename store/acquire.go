@@ -42,7 +42,7 @@ func (t *Tensor) Acquire(ctx context.Context, dt tensor.DType) (Lease, error) {
 	}
 	ctx, cancel := st.patience(ctx)
 	defer cancel()
-	c, err := st.cache.Acquire(ctx, st.markShort([]cache.Item[key]{item(t, r, dt)})[0], st.fill)
+	c, err := st.cache.Acquire(ctx, item(t, r, dt), st.fill)
 	if err != nil {
 		return Lease{}, t.locate(err)
 	}
@@ -74,28 +74,22 @@ func item(t *Tensor, r *resolution, dt tensor.DType) cache.Item[key] {
 	// The product fits: what is stored is at most maxExpansion times the file,
 	// or maxExpanded, and nothing decodes to more than eight times that.
 	size, _ := tensor.Bytes(r.dec.Numel(), dt)
-	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size}
+	return cache.Item[key]{Key: key{t: t, dt: dt}, Size: size, Waits: t.waits(r)}
 }
 
-// shortBytes of output, from a source in memory, are decoded in a millisecond
-// or so: their requests decode them where they are, and cannot leave meanwhile.
-// Handing over to another goroutine, and back, costs up to 30 µs.
-const shortBytes = 32 << 20
-
-// markShort marks items that are short together, none or all. What comes by a
-// reader may be long in coming, the second time as well.
-func (st *Store) markShort(items []cache.Item[key]) []cache.Item[key] {
-	var total int64
-	for _, it := range items {
-		t := it.Key.t
-		if total += it.Size; total > shortBytes || st.cold(t) || !t.e.shard.file.Mapped() {
-			return items
+// waits reports whether a decode of t may wait for a disk or a reader. None is
+// likely to if all of it was read before, from mappings and in place: what has
+// to be inflated or gathered takes long enough to be worth a goroutine, too.
+func (t *Tensor) waits(r *resolution) bool {
+	if !t.whole.Load() || t.st.cfg.SourcePages == "drop" {
+		return true
+	}
+	for p := range r.dec.Parts() {
+		if e := r.parts[p]; e.view != nil || !e.shard.file.Mapped() {
+			return true
 		}
 	}
-	for i := range items {
-		items[i].Short = true
-	}
-	return items
+	return false
 }
 
 // lend makes a lease that needs no decoding: an empty tensor, or a view of the
@@ -185,7 +179,7 @@ func (t *Tensor) Raw(ctx context.Context) (Lease, error) {
 	}
 	ctx, cancel := st.patience(ctx)
 	defer cancel()
-	c, err := st.cache.Acquire(ctx, cache.Item[key]{Key: key{t: t, raw: true}, Size: t.e.n}, st.fill)
+	c, err := st.cache.Acquire(ctx, cache.Item[key]{Key: key{t: t, raw: true}, Size: t.e.n, Waits: true}, st.fill)
 	if err != nil {
 		return Lease{}, t.locate(err)
 	}
@@ -256,7 +250,7 @@ func (st *Store) AcquireCount(ctx context.Context, ts []*Tensor, dt tensor.DType
 	}
 	ctx, cancel := st.patience(ctx)
 	defer cancel()
-	cached, hits, err := st.cache.AcquireMany(ctx, st.markShort(items), st.fill)
+	cached, hits, err := st.cache.AcquireMany(ctx, items, st.fill)
 	if err != nil {
 		return undo(st.locate(err, ts))
 	}

@@ -13,12 +13,13 @@ import (
 // bench. Waking a worker costs 30 to 130 µs, in which another one decodes 1 to
 // 4 MiB: below soloBytes there is too little left for it to help with.
 const (
-	rangeBytes  = 1 << 20 // of output, in one range of the queue
-	freshBytes  = 2 << 20 // the same in fresh memory: a huge page, which two workers would both clear
-	soloBytes   = 8 << 20 // of output, below which one worker decodes the batch
-	shareBytes  = 4 << 20 // of output, for each worker of a larger one
-	aheadRanges = 16      // ranges whose source the system is asked for at once, on first use
-	alignBlocks = 256     // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
+	rangeBytes  = 1 << 20  // of output, in one range of the queue
+	freshBytes  = 2 << 20  // the same in fresh memory: a huge page, which two workers would both clear
+	hereBytes   = 16 << 20 // of output from memory, up to which a request decodes what it misses itself: a millisecond or so, without kernels ten
+	soloBytes   = 8 << 20  // of output, below which one worker decodes the batch
+	shareBytes  = 4 << 20  // of output, for each worker of a larger one
+	aheadRanges = 16       // ranges whose source the system is asked for at once, on first use
+	alignBlocks = 256      // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
 )
 
 // job asks for elements [lo, hi) of a tensor in dst.

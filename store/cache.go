@@ -28,6 +28,6 @@ func newCache(cfg Config, log func(string)) *cache.Cache[key] {
 	policy, _ := cache.ParsePolicy(cfg.Policy) // Validate has looked at it
 	return cache.New[key](cache.Options{
 		Budget: max(cfg.CacheBudget, 0), Policy: policy,
-		FailWhenFull: cfg.Full == "fail", Strict: cfg.Strict, Log: log,
+		FailWhenFull: cfg.Full == "fail", Strict: cfg.Strict, Here: hereBytes, Log: log,
 	})
 }

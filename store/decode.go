@@ -39,6 +39,9 @@ func (st *Store) decode(ctx context.Context, jobs []job) error {
 	for i := range jobs {
 		st.counters.decoded.Add(int64(len(jobs[i].dst)))
 		jobs[i].t.warm.Store(true)
+		if jobs[i].whole() {
+			jobs[i].t.whole.Store(true)
+		}
 		if st.cfg.SourcePages == "drop" {
 			jobs[i].dropPages()
 		}
@@ -106,6 +109,9 @@ func (s *scratch) decode(ctx context.Context, j *job, lo, hi int64, parts int) e
 	j.r.dec.Decode(dst, j.dt, lo, hi, s.windows[:parts], j.write())
 	return nil
 }
+
+// whole reports whether the job asks for all of the tensor.
+func (j *job) whole() bool { return j.lo == 0 && j.hi == j.r.dec.Numel() }
 
 // offset is where element i starts in dst, in bytes.
 func (j *job) offset(i int64) int64 { return (i - j.lo) * int64(j.dt.Bits()) / 8 }

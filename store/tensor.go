@@ -39,7 +39,8 @@ type Tensor struct {
 
 	res atomic.Pointer[resolution] // nil before the first
 
-	warm atomic.Bool // some of it was decoded before
+	warm  atomic.Bool // some of it was decoded before
+	whole atomic.Bool // all of it was, at once
 }
 
 // companion is a stored tensor that belongs to a packed one.
