@@ -88,6 +88,7 @@ func (g *groups) open(b *blocked, k kernel, lo, hi int64, parts [][]byte) {
 		first, _ := b.blockRange(lo, hi)
 		g.reader.open(b.scales, k, first, parts)
 		g.stored = g.reader.stored()
+		raceReadScales(g.stored) // kernels will
 	}
 }
 
