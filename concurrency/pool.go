@@ -87,8 +87,9 @@ func (r *run) callerShare() {
 	r.pool.free.Add(-1)
 	// Deferred, so that a Goexit in the caller's own share leaves no helper.
 	defer func() {
+		r.lookOn()
 		r.pool.free.Add(1)
-		r.await()
+		_ = r.helpers.Wait() // errors are in r.failure, with their index
 	}()
 	r.joined = 1
 	for {
@@ -115,27 +116,35 @@ func (r *run) recruit() {
 		})
 	}
 	if r.joined > before {
-		// The runtime keeps the goroutine that a processor started last for this
-		// processor, which is busy here: another sleeps before it takes it, 3 µs
-		// by its own account and over 50 by that of Linux. So the helper must not
-		// be the last; and the last must run, or it has the same effect later.
+		// The runtime (Go 1.26, runqgrab) keeps the goroutine that a processor
+		// started last for this processor, which is busy here: another sleeps
+		// before it takes it, 3 µs by its own account and over 50 by that of
+		// Linux. So the helper must not be the last; and the last must run, or it
+		// has the same effect later. Gosched would do as well, but where all
+		// processors are busy it puts the caller behind everybody else.
 		ran := make(chan struct{})
 		go close(ran)
 		<-ran
 	}
 }
 
-// patience is how long the caller looks on while helpers work on their last
-// index: about as long as an index takes. To sleep and be woken costs 10 µs and
-// more.
-const patience = 50 * time.Microsecond
+// The caller looks on while helpers are at their last index for about as long as
+// one takes: to sleep and be woken costs 10 µs and more. The number of looks is
+// for clocks that are slow, or stand still as in a synctest bubble.
+const (
+	lookLong = 50 * time.Microsecond
+	maxLooks = 2000
+)
 
-// await returns when all helpers have ended. It looks on only while one works:
-// one that was never given a processor needs the caller's.
-func (r *run) await() {
-	for end := time.Now().Add(patience); r.working.Load() > 0 && time.Now().Before(end); {
+// lookOn returns when no helper works any more, or soon. One that was never
+// given a processor is not waited for: it needs the caller's.
+func (r *run) lookOn() {
+	end := time.Now().Add(lookLong)
+	for range maxLooks {
+		if r.working.Load() == 0 || !time.Now().Before(end) {
+			return
+		}
 	}
-	_ = r.helpers.Wait() // errors are in r.failure, with their index
 }
 
 // tryTake takes a slot if one is free.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -298,9 +299,29 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
+// A clock that stands still while the caller looks on does not keep it looking.
+func TestRunInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started atomic.Int32
+		err := NewPool(2).Run(t.Context(), 2, 2, func(worker, _ int) error {
+			started.Add(1)
+			for started.Load() < 2 {
+				runtime.Gosched()
+			}
+			if worker > 0 {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A batch of 16 pieces of 24 µs each, as of 16 MiB in memory: what workers are
 // missing in half of the 384 µs is the time to wake the second one.
-func BenchmarkShare(b *testing.B) {
+func BenchmarkWake(b *testing.B) {
 	for _, workers := range []int{1, 2} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
 			p := NewPool(workers)
