@@ -1,6 +1,7 @@
 package store
 
 import (
+	"iter"
 	"math"
 	"sort"
 
@@ -9,7 +10,7 @@ import (
 	"nibble/tensor"
 )
 
-// How a batch is cut. The figures come from BenchmarkRange and BenchmarkShare in
+// How a batch is cut. The figures come from BenchmarkRange, Fresh and Share in
 // bench. Waking a worker costs 30 to 130 µs, in which another one decodes 1 to
 // 4 MiB: below soloBytes there is too little left for it to help with.
 const (
@@ -18,7 +19,7 @@ const (
 	hereBytes   = 16 << 20 // of output from memory, up to which a request decodes what it misses itself: a millisecond or so, without kernels ten
 	soloBytes   = 8 << 20  // of output, below which one worker decodes the batch
 	shareBytes  = 4 << 20  // of output, for each worker of a larger one
-	aheadRanges = 16       // ranges whose source the system is asked for at once, on first use
+	aheadRanges = 8        // ranges whose source the system is asked for at once, on first use
 	alignBlocks = 256      // a range starts at a multiple of so many blocks, so that nested scales decode in whole groups
 )
 
@@ -108,32 +109,42 @@ func (b *batch) window(i int) (from, to int) {
 	return i, i
 }
 
-// fetch asks the system for the source of the ranges behind range i, which is
-// about to be decoded: a fault by itself reads little ahead, least when several
-// workers fault in turns, and nothing of the next tensor. It is done once, on
-// the first decode of a tensor: where the bytes are in memory already, asking
-// costs more than it brings. ask is job.fetch, but for tests.
-func (b *batch) fetch(i int, ask func(j *job, lo, hi int64)) {
-	if !b.cold {
-		return
-	}
-	for from, to := b.window(i); from < to; {
-		n := b.job(from)
-		end := min(to, b.first[n+1])
-		if b.jobs[n].cold {
-			lo, _ := b.ranges[n].At(from - b.first[n])
-			_, hi := b.ranges[n].At(end - 1 - b.first[n])
-			ask(&b.jobs[n], lo, hi)
+// piece is elements [lo, hi) of a job.
+type piece struct {
+	job    *job
+	lo, hi int64
+}
+
+// ahead yields what the system is to be asked for before range i is decoded: a
+// fault by itself reads little ahead, least when several workers fault in
+// turns, and nothing of the next tensor. Jobs whose source was read before are
+// left out: where the bytes are in memory, asking costs more than it brings.
+func (b *batch) ahead(i int) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		if !b.cold {
+			return
 		}
-		from = end
+		for from, to := b.window(i); from < to; {
+			n := b.job(from)
+			end := min(to, b.first[n+1])
+			if b.jobs[n].cold {
+				lo, _ := b.ranges[n].At(from - b.first[n])
+				_, hi := b.ranges[n].At(end - 1 - b.first[n])
+				if !yield(piece{&b.jobs[n], lo, hi}) {
+					return
+				}
+			}
+			from = end
+		}
 	}
 }
 
-// fetch asks the system for the source of elements [lo, hi).
-func (j *job) fetch(lo, hi int64) {
-	for p := range j.r.dec.Parts() {
-		e := j.r.parts[p]
-		if off, n := e.source(j.r.dec.Span(p, lo, hi)); n > 0 {
+// fetch asks the system for the source of the piece.
+func (p piece) fetch() {
+	j := p.job
+	for i := range j.r.dec.Parts() {
+		e := j.r.parts[i]
+		if off, n := e.source(j.r.dec.Span(i, p.lo, p.hi)); n > 0 {
 			_ = e.shard.file.Advise(mmap.WillNeed, off, n)
 		}
 	}

@@ -93,7 +93,7 @@ func TestRangesOfABatch(t *testing.T) {
 // The source of every element is asked for once: before it is decoded, and
 // before the aheadRanges ranges in front of it are, if they are there, whichever
 // tensors these belong to. What was decoded before is not asked for.
-func TestFetch(t *testing.T) {
+func TestAhead(t *testing.T) {
 	for _, counts := range [][]int64{{1}, {aheadRanges}, {2*aheadRanges + 1}, {5*aheadRanges - 3}, {3, 0, 1, 2 * aheadRanges, 7, 1, 1}} {
 		b := ranges(counts...)
 		asked := make([]int64, len(b.jobs)) // elements
@@ -101,18 +101,18 @@ func TestFetch(t *testing.T) {
 			b.jobs[n].cold = n != 2
 			b.cold = true
 		}
-		ask := func(j *job, lo, hi int64) {
-			for n := range b.jobs {
-				if &b.jobs[n] == j {
-					if lo != asked[n] || !j.cold {
-						t.Errorf("%v: asked for [%d, %d) of job %d, cold %v, after %d", counts, lo, hi, n, j.cold, asked[n])
+		for i := range b.len() {
+			for p := range b.ahead(i) {
+				for n := range b.jobs {
+					if &b.jobs[n] != p.job {
+						continue
 					}
-					asked[n] = hi
+					if p.lo != asked[n] || !p.job.cold {
+						t.Errorf("%v: asked for [%d, %d) of job %d, cold %v, after %d", counts, p.lo, p.hi, n, p.job.cold, asked[n])
+					}
+					asked[n] = p.hi
 				}
 			}
-		}
-		for i := range b.len() {
-			b.fetch(i, ask)
 			n, _, hi := b.at(min(i+aheadRanges, b.len()) - 1)
 			if b.jobs[n].cold && asked[n] < hi {
 				t.Fatalf("%v: before range %d, %d elements of job %d were asked for; want %d", counts, i, asked[n], n, hi)
@@ -130,7 +130,8 @@ func TestFetch(t *testing.T) {
 }
 
 // A batch whose sources are in memory asks for nothing.
-func TestFetchWarm(t *testing.T) {
-	b := ranges(3)
-	b.fetch(0, func(*job, int64, int64) { t.Error("asked") })
+func TestAheadWarm(t *testing.T) {
+	for range ranges(3).ahead(0) {
+		t.Error("asked")
+	}
 }

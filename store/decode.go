@@ -23,7 +23,9 @@ func (st *Store) decode(ctx context.Context, jobs []job) error {
 	defer st.putScratch(scratch)
 	err := st.pool.Run(ctx, b.len(), workers, func(worker, i int) error {
 		n, lo, hi := b.at(i)
-		b.fetch(i, (*job).fetch)
+		for p := range b.ahead(i) {
+			p.fetch()
+		}
 		return scratch[worker].decodeRange(ctx, &jobs[n], lo, hi)
 	})
 	if err != nil {

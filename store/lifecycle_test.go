@@ -397,9 +397,10 @@ func TestLeaseDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	write := func(data []byte) error { _, err := out.Write(data); return err }
-	if err := l.Do(write); !errors.Is(err, store.ErrTruncated) {
-		t.Errorf("Do that writes from a truncated file: %v", err)
+	var refused error
+	write := func(data []byte) error { _, refused = out.Write(data); return refused }
+	if err := l.Do(write); refused == nil || !errors.Is(err, store.ErrTruncated) || !errors.Is(err, refused) {
+		t.Errorf("Do that writes from a truncated file: %v, of the call %v", err, refused)
 	}
 }
 
