@@ -49,3 +49,22 @@ func TestUnmapping(t *testing.T) {
 	}
 	c.Close()
 }
+
+// Ranges of a large output begin at huge pages, so that no two workers share
+// one, whatever its size.
+func TestLargeOutputsBeginAtHugePages(t *testing.T) {
+	for _, n := range []int{hugeSize, 9 << 20, 45<<20 + 64<<10, 64<<20 + 4096} {
+		b, err := mapAnon(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := toHugePage(b); off != 0 || len(b) != n {
+			t.Errorf("%d bytes: %d, %d bytes before a huge page", n, len(b), off)
+		}
+		b[0], b[n-1] = 1, 1
+		unmapAnon(b)
+		if !testkit.Emulated() && mapped(b) {
+			t.Errorf("%d bytes are still mapped", n)
+		}
+	}
+}
