@@ -43,7 +43,7 @@ func BenchmarkRange(b *testing.B) {
 					pool := concurrency.NewPool(workers)
 					b.SetBytes(size)
 					for b.Loop() {
-						decodeRanges(b, pool, d, dst, parts, concurrency.Split(0, size/2, piece/2), quant.Stream)
+						decodeRanges(b, pool, d, dst, parts, concurrency.Split(0, size/2, piece/2), false)
 					}
 				})
 			}
@@ -71,7 +71,7 @@ func BenchmarkFresh(b *testing.B) {
 					if !dst.Fresh() {
 						b.Fatal("memory that was used before")
 					}
-					decodeRanges(b, pool, d, dst.Bytes(), parts, concurrency.Split(0, size/2, piece/2), quant.Cached)
+					decodeRanges(b, pool, d, dst.Bytes(), parts, concurrency.Split(0, size/2, piece/2), true)
 					dst.Free()
 				}
 			})
@@ -81,7 +81,11 @@ func BenchmarkFresh(b *testing.B) {
 
 // decodeRanges decodes to populated memory past the caches, or to fresh memory,
 // which it populates, through them: as the store does.
-func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []byte, parts [][]byte, ranges concurrency.Ranges, w quant.Write) {
+func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []byte, parts [][]byte, ranges concurrency.Ranges, fresh bool) {
+	w := quant.Stream
+	if fresh {
+		w = quant.Cached
+	}
 	err := pool.Run(context.Background(), ranges.Len(), 0, func(_, i int) error {
 		lo, hi := ranges.At(i)
 		var windows [2][]byte
@@ -89,7 +93,7 @@ func decodeRanges(b *testing.B, pool *concurrency.Pool, d quant.Decoder, dst []b
 			off, n := d.Span(p, lo, hi)
 			windows[p] = parts[p][off : off+n]
 		}
-		if w == quant.Cached {
+		if fresh {
 			cache.Populate(dst[2*lo : 2*hi])
 		}
 		d.Decode(dst[2*lo:2*hi], tensor.BF16, lo, hi, windows[:], w)
@@ -113,7 +117,7 @@ func BenchmarkShare(b *testing.B) {
 				ranges := concurrency.Split(0, size/2, min(1<<20, size/2)/2)
 				b.SetBytes(size)
 				for b.Loop() {
-					decodeRanges(b, pool, d, dst, parts, ranges, quant.Stream)
+					decodeRanges(b, pool, d, dst, parts, ranges, false)
 				}
 			})
 		}

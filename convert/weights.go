@@ -66,9 +66,7 @@ func (w *weights) tensor(ctx context.Context, it *item, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if !tensor.HostLittleEndian {
-			tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
-		}
+		tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
 		if _, err := out.Write(tile.Data); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func NewBlockwise(st *State, p BlockwiseParts) (*Blockwise, error) {
 	if err := mapPart.vector(p.QuantMap, 256, floats...); err != nil {
 		return nil, err
 	}
-	return &Blockwise{blocked{n, st.BlockSize, st.DType, s}, newFloatPart(p.QuantMap)}, nil
+	return &Blockwise{blocked{n, st.BlockSize, st.DType, s}, floatPart{p.QuantMap.DType}}, nil
 }
 
 // checkCodes judges the state of a blockwise tensor by itself and with its

@@ -27,7 +27,7 @@ func (p *FourBitParts) Findings(st *State) []*rule.Error {
 // m.
 func CheckQuantMap(st *State, m *Stored, content []byte) *rule.Error {
 	var values [16]float32
-	newFloatPart(m).read(values[:], content, 0)
+	floatPart{m.DType}.read(values[:], content, 0)
 	for i, want := range codeTable(st.QuantType) {
 		if want = roundTo(want, m.DType); values[i] != want {
 			return rule.New(rule.QuantMap, "quant_map[%d] is %v; the %s table has %v", i, values[i], st.QuantType, want)

@@ -27,7 +27,7 @@ func NewInt8(weight Stored, scb *Stored) (*Int8, error) {
 	if err := scbPart.vector(scb, rows, tensor.F32); err != nil {
 		return nil, err
 	}
-	return &Int8{rows, cols, newFloatPart(scb)}, nil
+	return &Int8{rows, cols, floatPart{scb.DType}}, nil
 }
 
 // weightFormats are the layouts of LLM.int8() weights, by their number.

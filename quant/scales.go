@@ -35,7 +35,7 @@ func newScales(n int64, st *Nested, absmax, nestedAbsmax, nestedMap *Stored) (*s
 		if err := absmaxPart.vector(absmax, n, floats...); err != nil {
 			return nil, err
 		}
-		return &scales{blocks: n, plain: newFloatPart(absmax)}, nil
+		return &scales{blocks: n, plain: floatPart{absmax.DType}}, nil
 	}
 	if err := absmaxPart.vector(absmax, n, tensor.U8); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func newScales(n int64, st *Nested, absmax, nestedAbsmax, nestedMap *Stored) (*s
 		blockSize: st.BlockSize,
 		round:     st.DType,
 		offset:    roundTo(float32(st.Offset), st.DType),
-		absmax:    newFloatPart(nestedAbsmax),
-		codeMap:   newFloatPart(nestedMap),
+		absmax:    floatPart{nestedAbsmax.DType},
+		codeMap:   floatPart{nestedMap.DType},
 	}}, nil
 }
 

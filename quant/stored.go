@@ -72,8 +72,6 @@ var floats = []tensor.DType{tensor.F32, tensor.F16, tensor.BF16}
 // floatPart is a stored vector of numbers whose claims were checked.
 type floatPart struct{ dtype tensor.DType }
 
-func newFloatPart(s *Stored) floatPart { return floatPart{s.DType} }
-
 // span is the byte range of values [lo, hi).
 func (p floatPart) span(lo, hi int64) (off, n int64) {
 	size := int64(p.dtype.Size())

@@ -113,7 +113,7 @@ func (t *Tensor) isView(r *resolution, dt tensor.DType) bool {
 		return false
 	}
 	data, err := t.e.shard.file.Window(t.e.off, t.e.n, nil)
-	return err == nil && viewable(data, dt)
+	return err == nil && tensor.InPlace(data, dt.WordSize())
 }
 
 // size is the size of t decoded to dt, and whether that is a view of the

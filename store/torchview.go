@@ -259,7 +259,7 @@ func scalar(dt tensor.DType, data []byte) float64 {
 	if dt == tensor.F64 {
 		return math.Float64frombits(binary.LittleEndian.Uint64(data))
 	}
-	var f [4]byte
-	tensor.Convert(f[:], tensor.F32, data, dt)
-	return float64(math.Float32frombits(binary.NativeEndian.Uint32(f[:])))
+	var f [1]float32
+	tensor.Widen(f[:], data, dt)
+	return float64(f[0])
 }

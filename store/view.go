@@ -3,10 +3,8 @@ package store
 import (
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"nibble/mmap"
-	"nibble/tensor"
 )
 
 // viewSlot holds one lease of bytes that lie in a mapping. Slots are reused:
@@ -69,14 +67,4 @@ func (v *viewTable) open() []string {
 		}
 	}
 	return names
-}
-
-// viewable reports whether elements of dt can be lent straight from data: the
-// host reads what the file says, and every element is aligned.
-func viewable(data []byte, dt tensor.DType) bool {
-	word := dt.WordSize()
-	if word == 1 || len(data) == 0 {
-		return true
-	}
-	return tensor.HostLittleEndian && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(word) == 0
 }

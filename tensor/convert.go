@@ -80,15 +80,14 @@ func Widen(dst []float32, src []byte, from DType) {
 }
 
 // Float32s is src, the little-endian bytes of float32 values, as these values,
-// or nil where the host keeps them in another order or src is not aligned. The
-// result aliases src: it is valid, and may be written, as long and as far as
-// src.
+// or nil where they cannot be read in place (see InPlace). The result aliases
+// src: it is valid, and may be written, as long and as far as src. Bytes behind
+// the last whole value are left out.
 func Float32s(src []byte) []float32 {
-	at := unsafe.Pointer(unsafe.SliceData(src))
-	if !HostLittleEndian || uintptr(at)%4 != 0 {
+	if !InPlace(src, 4) {
 		return nil
 	}
-	return unsafe.Slice((*float32)(at), len(src)/4)
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(src))), len(src)/4)
 }
 
 // float32Bytes views the memory of f as bytes.

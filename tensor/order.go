@@ -1,19 +1,32 @@
 package tensor
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // HostLittleEndian reports that the host stores words as files do.
 const HostLittleEndian = !hostBigEndian
 
 // LittleEndian copies src to dst, turning words of the given size from
 // little-endian byte order into that of the host, or back: the operation is its
-// own inverse. The rules of Swap hold.
+// own inverse. The rules of Swap hold; where the orders agree, a slice onto
+// itself costs nothing.
 func LittleEndian(dst, src []byte, word int) {
 	if HostLittleEndian {
 		copy(dst, src)
 		return
 	}
 	Swap(dst, src, word)
+}
+
+// InPlace reports whether the host can read the little-endian words of the given
+// size in src where they are: in its own order, and aligned.
+func InPlace(src []byte, word int) bool {
+	if word == 1 || len(src) == 0 {
+		return true
+	}
+	return HostLittleEndian && uintptr(unsafe.Pointer(unsafe.SliceData(src)))%uintptr(word) == 0
 }
 
 // Swap copies src to dst and reverses the bytes of each word, of 1, 2, 4 or 8.

@@ -149,9 +149,7 @@ func (c *catter) write(ctx context.Context, w io.Writer, convert func(data []byt
 		if err := c.t.Read(ctx, data, c.got, lo, hi); err != nil {
 			return err
 		}
-		if !tensor.HostLittleEndian {
-			tensor.LittleEndian(data, data, c.got.WordSize())
-		}
+		tensor.LittleEndian(data, data, c.got.WordSize())
 		if _, err := w.Write(convert(data)); err != nil {
 			return err
 		}
@@ -212,7 +210,7 @@ func appendElement(to, b []byte, dt tensor.DType) []byte {
 		return appendComplex(to, b, dt)
 	}
 	var f [1]float32
-	widen(f[:], b, dt)
+	tensor.Widen(f[:], b, dt)
 	return float(float64(f[0]), 32)
 }
 

@@ -59,13 +59,10 @@ func npyHeader(descr string, shape tensor.Shape) []byte {
 	return append(head, dict...)
 }
 
-// widen converts little-endian elements of a float dtype.
-func widen(dst []float32, src []byte, dt tensor.DType) { tensor.Widen(dst, src, dt) }
-
 // widenLittle widens little-endian elements to little-endian f32.
 func widenLittle(data []byte, dt tensor.DType) []byte {
 	values := make([]float32, len(data)/dt.Size())
-	widen(values, data, dt)
+	tensor.Widen(values, data, dt)
 	wide := make([]byte, 0, 4*len(values))
 	for _, f := range values {
 		wide = binary.LittleEndian.AppendUint32(wide, math.Float32bits(f))

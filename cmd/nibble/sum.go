@@ -213,16 +213,8 @@ func hash(ctx context.Context, t *store.Tensor, dt tensor.DType) (string, error)
 		if err != nil {
 			return "", err
 		}
-		littleEndian(tile)
+		tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
 		h.Write(tile.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// littleEndian turns the elements of a tile into the byte order of files, in
-// place.
-func littleEndian(tile store.Tile) {
-	if !tensor.HostLittleEndian {
-		tensor.LittleEndian(tile.Data, tile.Data, tile.DType.WordSize())
-	}
 }
