@@ -10,7 +10,7 @@ import (
 // looks like a decoder that does not share its work.
 func TestMemoryNote(t *testing.T) {
 	row := func(name string, mib int64, cached bool, speedup float64) suite.Row {
-		r := suite.Row{Name: name, SizeBytes: mib << 20, Cached: cached, Workers: 1, GBps: 21.4}
+		r := suite.Row{Name: name, SizeBytes: mib << 20, Cached: cached, Workers: 1, GBps: 21.4, Samples: suite.Enough}
 		if speedup > 0 {
 			r.Workers, r.Speedup, r.GBps = 2, &speedup, 42.8
 		}
@@ -23,11 +23,16 @@ func TestMemoryNote(t *testing.T) {
 		row(suite.Decode, 64, false, 1.05),
 		row(suite.Memset, 16, false, 1.2),
 	}
-	const want = "past the caches, 2 workers write 1.01 times what one does, 43 GB/s: memory allows decoders no more"
+	const want = "memset past the caches by 2 workers: 1.01 times that by one, 43 GB/s; no decoder writes faster"
 	if got, ok := memoryNote(rows); !ok || got != want {
 		t.Errorf("%q, %v; want %q", got, ok, want)
 	}
 	if got, ok := memoryNote(rows[:2]); ok {
 		t.Errorf("from one worker: %q", got)
+	}
+	contended := rows[2]
+	contended.Samples = suite.Enough - 1
+	if got, ok := memoryNote([]suite.Row{contended}); ok {
+		t.Errorf("from contended samples: %q", got)
 	}
 }
