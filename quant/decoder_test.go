@@ -137,6 +137,13 @@ func TestCheckWeightFormat(t *testing.T) {
 		mustBreak(t, CheckWeightFormat([]byte(content)), rule.WeightFormat, word)
 	}
 	mustBreak(t, CheckWeightFormatName("col_turing"), rule.WeightFormat, "col_turing")
+	// bitsandbytes takes a Python int as well.
+	if err := CheckWeightFormatName("0"); err != nil {
+		t.Error(err)
+	}
+	for number, word := range map[string]string{"1": "col32", "2": "col_turing", "3": "col_ampere", "4": "is 4", "-1": "-1"} {
+		mustBreak(t, CheckWeightFormatName(number), rule.WeightFormat, word)
+	}
 }
 
 // Tensors without elements are legal and decode to nothing.

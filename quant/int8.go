@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"strconv"
+
 	"nibble/internal/rule"
 	"nibble/tensor"
 )
@@ -39,15 +41,22 @@ func CheckWeightFormat(content []byte) error {
 	if len(content) != 1 {
 		return rule.New(rule.WeightFormat, "weight_format has %d bytes; want 1", len(content))
 	}
-	if f := content[0]; int(f) < len(weightFormats) {
-		return CheckWeightFormatName(weightFormats[f])
-	}
-	return rule.New(rule.WeightFormat, "weight_format is %d, which is not known; want 0 (row)", content[0])
+	return checkWeightFormatNumber(uint64(content[0]))
 }
 
-// CheckWeightFormatName is CheckWeightFormat for older torch files, where the
-// format is a Python string.
+func checkWeightFormatNumber(f uint64) error {
+	if f < uint64(len(weightFormats)) {
+		return CheckWeightFormatName(weightFormats[f])
+	}
+	return rule.New(rule.WeightFormat, "weight_format is %d, which is not known; want 0 (row)", f)
+}
+
+// CheckWeightFormatName is CheckWeightFormat for torch files where the format is
+// a Python value: a string, or the number in decimal.
 func CheckWeightFormatName(name string) error {
+	if f, err := strconv.ParseUint(name, 10, 64); err == nil {
+		return checkWeightFormatNumber(f)
+	}
 	if name != "row" {
 		return rule.New(rule.WeightFormat, "weight_format is %q; only row is decoded", name)
 	}

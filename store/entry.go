@@ -110,8 +110,23 @@ const (
 const stateMark = ".quant_state.bitsandbytes__"
 
 // companionOf splits the name of a companion into the name of its packed
-// tensor and its role. Whether there is such a tensor is for the caller to see.
+// tensor, which may be empty, and its role. Whether there is such a tensor is
+// for the caller to see.
 func companionOf(name string) (base string, r role) {
+	// Where two paths of a torch file collide, the whole group of the later one
+	// is numbered: w#2, w.absmax#2.
+	number := len(name)
+	if i := strings.LastIndexByte(name, '#'); i >= 0 && strings.Trim(name[i+1:], "0123456789") == "" {
+		number = i
+	}
+	if base, r = numberless(name[:number]); r != roleNone {
+		base += name[number:]
+	}
+	return base, r
+}
+
+// numberless is companionOf for a name without the number of a collision.
+func numberless(name string) (base string, r role) {
 	dot := strings.LastIndexByte(name, '.')
 	switch name[dot+1:] {
 	case "absmax":
@@ -127,12 +142,12 @@ func companionOf(name string) (base string, r role) {
 	case "weight_format":
 		return name[:dot+1] + "weight", roleWeightFormat
 	default:
-		if i := strings.LastIndex(name, stateMark); i > 0 {
+		if i := strings.LastIndex(name, stateMark); i >= 0 {
 			return name[:i], roleState
 		}
 		return "", roleNone
 	}
-	if dot <= 0 {
+	if dot < 0 {
 		return "", roleNone
 	}
 	return name[:dot], r

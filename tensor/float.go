@@ -12,8 +12,7 @@ type Float16 = float16.Float16
 // BFloat16 is the upper half of an IEEE 754 binary32 value.
 type BFloat16 uint16
 
-// Float32 is the value of b, which every float32 holds exactly. The quiet bit
-// of a NaN is set, as hardware does.
+// Float32 is the value of b, which every float32 holds exactly.
 func (b BFloat16) Float32() float32 { return widenBF16(uint16(b)) }
 
 // ToFloat16 rounds f to nearest, ties to even. Values of 65520 and above
@@ -72,13 +71,8 @@ func bf16Bits(u uint32) uint16 {
 	return uint16((u + 0x7fff + u>>16&1) >> 16)
 }
 
-func widenBF16(b uint16) float32 {
-	u := uint32(b) << 16
-	if u&^signBit > inf32 {
-		u |= 1 << 22
-	}
-	return math.Float32frombits(u)
-}
+// widenBF16 is a shift, as it is in torch: signalling NaNs stay so.
+func widenBF16(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
 func widenF16(h uint16) float32 {
 	sign, a := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13

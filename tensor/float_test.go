@@ -77,7 +77,7 @@ func TestBFloat16Float32(t *testing.T) {
 		want uint32
 	}{
 		{0x3f80, 0x3f800000}, {0x8000, 0x80000000}, {0x0001, 0x00010000},
-		{0xff80, 0xff800000}, {0x7f81, 0x7fc10000}, {0xffc0, 0xffc00000},
+		{0xff80, 0xff800000}, {0x7f81, 0x7f810000}, {0xffc0, 0xffc00000},
 	} {
 		if got := math.Float32bits(c.b.Float32()); got != c.want {
 			t.Errorf("%04x: got %08x, want %08x", uint16(c.b), got, c.want)
