@@ -50,7 +50,8 @@ type Options struct {
 	// Policy is the order of eviction; default LRU.
 	Policy Policy
 	// FailWhenFull makes requests that would wait for bytes fail with
-	// rule.ErrBudget instead. Waiting for a decode in flight is not affected.
+	// rule.ErrBudget instead. Waiting for a decode in flight is not affected, nor
+	// is waiting for bytes that only Prefetch has.
 	FailWhenFull bool
 	// Strict makes a single output above the budget fail with rule.ErrBudget.
 	// Otherwise it is let in once it is alone, and unmapped on release.

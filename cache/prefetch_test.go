@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 	"weak"
+
+	"nibble/internal/rule"
 )
 
 func prefetch(t *testing.T, c *Cache[int], load Loader[int], keys ...int) int {
@@ -290,4 +292,47 @@ func dropLeased[K any](t *testing.T, c *Cache[*K], load Loader[*K], all func(*K)
 		t.Errorf("%d dropped outputs outlive their leases", n)
 	}
 	return weak.Make(it.Key)
+}
+
+// What is decoded ahead is a hint: where requests are not to wait for bytes, it
+// must not make one fail that would have had them without it.
+func TestPrefetchFailsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 128 * kib, FailWhenFull: true})
+		g := newGate()
+		if n, err := c.Prefetch(t.Context(), []Item[int]{item(1, 100*kib)}, g.load); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		synctest.Wait()
+		var l Lease
+		var err error
+		go func() { l, err = c.Acquire(t.Context(), item(2, 100*kib), fill) }()
+		synctest.Wait()
+		if err != nil {
+			t.Errorf("while another is decoded ahead: %v", err)
+		}
+		close(g.open)
+		synctest.Wait()
+		if err != nil || !holds(l.Bytes(), 2) {
+			t.Errorf("once it was: %v", err)
+		}
+		// A lease is another matter, before and while something is decoded ahead.
+		if _, err := c.Acquire(t.Context(), item(3, 100*kib), fill); !errors.Is(err, rule.ErrBudget) {
+			t.Errorf("beside a lease: %v, want ErrBudget", err)
+		}
+		g = newGate()
+		if n, err := c.Prefetch(t.Context(), []Item[int]{item(4, 10)}, g.load); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		synctest.Wait()
+		go func() { _, err = c.Acquire(t.Context(), item(3, 100*kib), fill) }()
+		synctest.Wait()
+		close(g.open)
+		synctest.Wait()
+		if !errors.Is(err, rule.ErrBudget) {
+			t.Errorf("beside a lease, once what was ahead is done: %v, want ErrBudget", err)
+		}
+		l.Release()
+		atRest(t, c)
+	})
 }

@@ -62,8 +62,7 @@ func (c *Cache[K]) submit(ctx context.Context, r *request[K]) error {
 		c.unlock()
 		return r.err
 	}
-	if c.opts.FailWhenFull {
-		r.err = fmt.Errorf("%w: no room for %d bytes now", rule.ErrBudget, r.bytes())
+	if c.refuse(r) {
 		c.unlock()
 		return r.err
 	}
@@ -72,6 +71,22 @@ func (c *Cache[K]) submit(ctx context.Context, r *request[K]) error {
 	r.place = c.line.PushBack(r)
 	c.unlock()
 	return c.await(ctx, r)
+}
+
+// refuse settles r, for which there is no room, if requests are not to wait for
+// bytes. What Prefetch decodes is no reason to refuse: it is a hint, it is over
+// soon, and then its bytes can be had.
+func (c *Cache[K]) refuse(r *request[K]) bool {
+	if !c.opts.FailWhenFull {
+		return false
+	}
+	for b := range c.batches {
+		if b.ahead && b.waiters == 0 {
+			return false
+		}
+	}
+	r.err = fmt.Errorf("%w: no room for %d bytes now", rule.ErrBudget, r.bytes())
+	return true
 }
 
 // await waits until r is settled by others.
@@ -108,7 +123,7 @@ func (c *Cache[K]) await(ctx context.Context, r *request[K]) error {
 // serve settles requests from the head of the line for as long as it can.
 func (c *Cache[K]) serve() {
 	for r := c.line.head(); r != nil; r = c.line.head() {
-		if !c.attempt(r, true) {
+		if !c.attempt(r, true) && !c.refuse(r) {
 			return
 		}
 		c.line.Remove(r.place)

@@ -115,7 +115,14 @@ func parseState(ctx context.Context, e *entry) (*quant.State, error) {
 }
 
 // stateType is the quant type in the name of a quant_state tensor.
-func stateType(name string) string { return name[strings.LastIndexByte(name, '_')+1:] }
+func stateType(name string) string {
+	i := strings.LastIndex(name, stateMark)
+	if i < 0 {
+		return ""
+	}
+	name, _, _ = strings.Cut(name[i+len(stateMark):], "#")
+	return name
+}
 
 func fourBitScheme(quantType string) Scheme {
 	switch quantType {
