@@ -70,7 +70,16 @@ func TestSidecars(t *testing.T) {
 	}
 	want := append(copied, "vocab.bpe", "config.json", "model.safetensors")
 	slices.Sort(want)
-	for i, source := range []string{in, filepath.Join(in, "model.safetensors.index.json")} {
+	cache, unindexed := filepath.Join(dir, "cache"), filepath.Join(dir, "unindexed")
+	for _, hub := range []string{cache, unindexed} {
+		copyDir(t, in, filepath.Join(hub, "snapshots", "abc"))
+		writeFile(t, filepath.Join(hub, "refs", "main"), "abc")
+		writeFile(t, filepath.Join(hub, "tokenizer.json"), "not of the snapshot")
+	}
+	if err := os.Remove(filepath.Join(unindexed, "snapshots", "abc", "model.safetensors.index.json")); err != nil {
+		t.Fatal(err)
+	}
+	for i, source := range []string{in, filepath.Join(in, "model.safetensors.index.json"), cache, unindexed} {
 		out := filepath.Join(dir, fmt.Sprint("out", i))
 		r := run(t, open(t, source, store.Config{}), out, convert.Options{DType: tensor.F16})
 		files := tree(t, out)

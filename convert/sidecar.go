@@ -30,7 +30,8 @@ func sidecars(st *store.Store, asked, most tensor.DType) ([]*output, error) {
 	if info, err := os.Stat(st.Path()); err != nil || !info.IsDir() && st.Index() == "" {
 		return nil, err
 	}
-	entries, err := os.ReadDir(st.Dir())
+	home := folderOf(st)
+	entries, err := os.ReadDir(home)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func sidecars(st *store.Store, asked, most tensor.DType) ([]*output, error) {
 		if e.Name() != configName && !isSidecar(e.Name()) {
 			continue
 		}
-		path := filepath.Join(st.Dir(), e.Name())
+		path := filepath.Join(home, e.Name())
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
@@ -56,6 +57,15 @@ func sidecars(st *store.Store, asked, most tensor.DType) ([]*output, error) {
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+// folderOf is the folder that the weights are in: a snapshot where st.Dir is a
+// Hugging Face cache.
+func folderOf(st *store.Store) string {
+	if st.Index() != "" {
+		return filepath.Dir(st.Index())
+	}
+	return filepath.Dir(filepath.Join(st.Dir(), filepath.FromSlash(st.Files()[0])))
 }
 
 func isSidecar(name string) bool {

@@ -19,7 +19,7 @@ import (
 // location is what a path given to Open turns out to be: the files to open, in
 // order, and the index that says which tensor is where.
 type location struct {
-	root  string             // what names of files are relative to
+	root  string             // what names of files are relative to: the path if that is a directory, else its
 	files []string           // paths of the container files, sorted by name
 	index *safetensors.Index // nil without one
 	path  string             // the file or index that decides, for messages
@@ -165,15 +165,39 @@ func isContainer(name string) bool {
 }
 
 func locateDir(dir string) (*location, error) {
-	dir, notes, err := hubSnapshot(dir)
+	snapshot, notes, err := hubSnapshot(dir)
 	if err != nil {
 		return nil, err
 	}
-	loc, err := locateFiles(dir)
-	if err == nil {
-		loc.notes = append(notes, loc.notes...)
+	loc, err := locateFiles(snapshot)
+	if err != nil {
+		return nil, err
 	}
-	return loc, err
+	loc.notes = append(notes, loc.notes...)
+	return loc, loc.nameFrom(dir)
+}
+
+// nameFrom makes names of files relative to dir, which holds the root, and
+// those of the index with them: tensors are matched to shards by name.
+func (loc *location) nameFrom(dir string) error {
+	rel, err := filepath.Rel(dir, loc.root)
+	if err != nil || rel == "." {
+		return err
+	}
+	loc.root = dir
+	if loc.index == nil {
+		return nil
+	}
+	named := make(map[string]string, len(loc.index.Shards))
+	for i, s := range loc.index.Shards {
+		named[s] = filepath.ToSlash(filepath.Join(rel, s))
+		loc.index.Shards[i] = named[s]
+	}
+	for i := range loc.index.WeightMap {
+		w := &loc.index.WeightMap[i]
+		w.Shard = named[w.Shard]
+	}
+	return nil
 }
 
 // locateFiles finds the checkpoint among the files of dir.
