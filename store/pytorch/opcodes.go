@@ -225,7 +225,7 @@ func (m *machine) stackGlobal() error {
 	if len(module) > maxName || len(name) > maxName {
 		return m.fail("name of a global longer than %d bytes", maxName)
 	}
-	g, err := m.resolve(module, name)
+	g, err := m.resolve(readable(module), readable(name))
 	if err == nil {
 		m.push(g)
 	}

@@ -293,7 +293,7 @@ func (p *stateParser) tensor(to *int, name string, v value) {
 func (p *stateParser) quantType(v value) {
 	switch v := v.(type) {
 	case string:
-		p.q.QuantType = v
+		p.q.QuantType = readable(v)
 	case nil:
 		p.q.Scheme = SchemeBlockwise8
 	default:
@@ -314,7 +314,7 @@ func (p *stateParser) dtype(to *string, v value) {
 	case tensor.DType:
 		*to = v.Torch()
 	case string:
-		*to = strings.TrimPrefix(v, "torch.")
+		*to = readable(strings.TrimPrefix(v, "torch."))
 	case *global:
 		*to = v.name
 	case nil:

@@ -15,7 +15,7 @@ import (
 func keyName(b *strings.Builder, key value) {
 	switch k := key.(type) {
 	case string:
-		b.WriteString(k)
+		b.WriteString(readable(k))
 	case int64:
 		b.WriteString(strconv.FormatInt(k, 10))
 	default:
@@ -119,8 +119,9 @@ func quote(s string) byte {
 func reprString(b *strings.Builder, s string) {
 	q := quote(s)
 	b.WriteByte(q)
-	for _, r := range s {
-		switch {
+	for n := 0; len(s) > 0; s = s[n:] {
+		var r rune
+		switch r, n = codePoint(s); {
 		case reprEscape(b, r, q):
 		case r < 0x20 || r == 0x7f:
 			writeHex(b, r)

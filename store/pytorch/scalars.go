@@ -170,31 +170,13 @@ func (m *machine) pushText(s string, decode func(string) (value, bool)) error {
 
 func decodeRaw(s string) (value, bool) { return bytesValue(s), true }
 
-// decodeUTF8 decodes UTF-8. Python writes lone surrogates as three bytes each;
-// they become U+FFFD, any other fault is one of the pickle.
-func decodeUTF8(s string) (value, bool) {
-	if utf8.ValidString(s) {
-		return s, true
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if r == utf8.RuneError && n == 1 {
-			if len(s) < 3 || s[0] != 0xED || s[1]&0xE0 != 0xA0 || s[2]&0xC0 != 0x80 {
-				return nil, false
-			}
-			n = 3
-		}
-		b.WriteRune(r)
-		s = s[n:]
-	}
-	return b.String(), true
-}
+// decodeUTF8 decodes UTF-8 with surrogates.
+func decodeUTF8(s string) (value, bool) { return s, wellFormed(s) }
 
 // decodePy2 decodes a str of Python 2, which is bytes without an encoding:
-// UTF-8 if it is that, else Latin-1.
+// UTF-8 if it is that, as Python 2 wrote it, else Latin-1.
 func decodePy2(s string) (value, bool) {
-	if utf8.ValidString(s) {
+	if wellFormed(s) {
 		return s, true
 	}
 	return latin1(s), true
@@ -285,7 +267,7 @@ func (m *machine) textUnicode() error {
 		m.push(long{maxText})
 		return nil
 	}
-	var b strings.Builder
+	var b []byte
 	for i := 0; i < len(s); i++ {
 		n := 0
 		if s[i] == '\\' && i+1 < len(s) {
@@ -294,10 +276,13 @@ func (m *machine) textUnicode() error {
 				n = 4
 			case 'U':
 				n = 8
+			case '\\': // escapes nothing, but begins no escape either
+				b = append(b, '\\')
+				i++
 			}
 		}
 		if n == 0 {
-			b.WriteRune(rune(s[i]))
+			b = utf8.AppendRune(b, rune(s[i]))
 			continue
 		}
 		if i+2+n > len(s) {
@@ -307,10 +292,10 @@ func (m *machine) textUnicode() error {
 		if err != nil || r > utf8.MaxRune {
 			return m.fail("UNICODE with a broken escape")
 		}
-		b.WriteRune(rune(r))
+		b = appendCodePoint(b, rune(r))
 		i += 1 + n
 	}
-	return m.pushText(b.String(), decodeUTF8)
+	return m.pushText(string(b), decodeUTF8)
 }
 
 // memoIndex reads the decimal index of PUT and GET.

@@ -66,7 +66,11 @@ func TestUnpickle(t *testing.T) {
 		{"python 2 str as Latin-1", "U\x01\xe9.", "'é'"},
 		{"python 2 long str", "T\x03\x00\x00\x00abc.", "'abc'"},
 		{"unicode escapes", "V\\u20ac\\U0001F600\xe9\n.", "'€😀é'"},
-		{"lone surrogate", "X\x03\x00\x00\x00\xed\xa0\x80.", "'\ufffd'"},
+		{"lone surrogate", "X\x03\x00\x00\x00\xed\xa0\x80.", `'\ud800'`},
+		{"last surrogate", "X\x03\x00\x00\x00\xed\xbf\xbf.", `'\udfff'`},
+		{"pair of surrogates", "X\x06\x00\x00\x00\xed\xa0\xbd\xed\xb9\x82.", `'\ud83d\ude42'`}, // as Python shows it
+		{"surrogates as escapes", "V\\ud83d\\U0000de42\n.", `'\ud83d\ude42'`},
+		{"backslashes before a letter", "V\\\\u0041\\u0042\n.", `'\\\\u0041B'`},
 		{"short bytes", "C\x02ab.", "b'ab'"},
 		{"bytes 8", "\x8e\x02\x00\x00\x00\x00\x00\x00\x00ab.", "b'ab'"},
 		{"bytearray 8", "\x96\x02\x00\x00\x00\x00\x00\x00\x00ab.", "b'ab'"},

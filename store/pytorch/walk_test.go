@@ -57,6 +57,36 @@ func TestNames(t *testing.T) {
 		{"tuple of one", one(func(w *writer) { w.op(1, byte(0x85)) }), "(1,)", ""},
 		{"dtype key", one(func(w *writer) { w.op("ctorch\nfloat32\n") }), "torch.float32", ""},
 		{"string with dots", one(func(w *writer) { w.str("a.b") }), "a.b", ""},
+		{
+			"keys of surrogates", new(writer).op('}', '(').
+				str("\xed\xa0\xbd").tensor("0", 1).
+				op("\x8c\x03\xed\xa0\xbe").tensor("0", 1).
+				op("\x8d\x07\x00\x00\x00\x00\x00\x00\x00a\xed\xb9\x82\xed\xa0\xbd").tensor("0", 1).
+				op("V\\udbff\n").tensor("0", 1).
+				op("U\x03\xed\xb9\x83").tensor("0", 1).
+				op('u', '.'),
+			`\ud83d \ud83e a\ude42\ud83d \udbff \ude43`, "",
+		},
+		{
+			"keys of pairs of surrogates", new(writer).op('}', '(').
+				str("\xed\xa0\xbd\xed\xb9\x82").tensor("0", 1).
+				op("\x8c\x06\xed\xa0\xbd\xed\xb9\x83").tensor("0", 1).
+				op("V\\ud83d\\ude44\n").tensor("0", 1).
+				op("U\x06\xed\xa0\xbd\xed\xb9\x85").tensor("0", 1).
+				op("S'\\xed\\xa0\\xbd\\xed\\xb9\\x86'\n").tensor("0", 1).
+				op('u', '.'),
+			"\U0001F642 \U0001F643 \U0001F644 \U0001F645 \U0001F646", "",
+		},
+		{
+			"keys that read like those of surrogates", new(writer).op('}', '(').
+				str("\xed\xa0\xbd").tensor("0", 1).
+				str(`\ud83d`).tensor("0", 1).
+				str("\xed\xa0\xbd\xed\xb9\x82").tensor("0", 1).
+				str("\U0001F642").tensor("0", 1).
+				op('u', '.'),
+			`\ud83d \ud83d#2 ` + "\U0001F642 \U0001F642#2", "",
+		},
+		{"class named with a surrogate", new(writer).op('(', "\x8c\x01m\x8c\x03\xed\xa0\xbd\x93").tensor("0", 1).op('t', '.'), "1", `0:m.\ud83d`},
 		{"empty string", one(func(w *writer) { w.str("") }), "", ""},
 		{
 			"collisions", new(writer).op('}', '(').
