@@ -112,6 +112,9 @@ func (c *catalog) group(st *Store) {
 		if (r == roleSCB || r == roleWeightFormat) && c.entries[b].dtype != tensor.I8 && c.entries[b].err == nil {
 			continue // left over beside a weight that was already restored
 		}
+		if c.leftBehind(&c.entries[i], &c.entries[b]) {
+			continue
+		}
 		roles[i], c.entries[i].owner = r, b
 	}
 	for _, o := range c.objects {
@@ -147,6 +150,14 @@ func (c *catalog) group(st *Store) {
 			t.companions = append(t.companions, companion{r, &c.entries[i]})
 		}
 	}
+}
+
+// leftBehind reports whether a companion is a stale one, of a tensor that the
+// index has moved to another shard without it.
+func (c *catalog) leftBehind(companion, packed *entry) bool {
+	_, named := c.places[companion.name]
+	_, moved := c.places[packed.name]
+	return moved && !named && companion.shard != packed.shard
 }
 
 // findAliases reads the names of tied weights from the metadata: a key that no
