@@ -154,15 +154,20 @@ var wellKnown = []string{
 }
 
 // notTheModel are files that lie beside a model and are never it.
-var notTheModel = regexp.MustCompile(`^(consolidated.*\.(safetensors|pth)|training_args\.bin|optimizer\.(bin|pt)|scheduler\.(bin|pt)|rng_state.*\.pth|scaler\.pt)$`)
+var notTheModel = regexp.MustCompile(`^(training_args\.bin|optimizer\..*|scheduler\..*|rng_state.*|scaler\.pt)$`)
 
-func isContainer(name string) bool {
-	switch filepath.Ext(name) {
-	case ".safetensors", ".bin", ".pt", ".pth":
-		return true
-	}
-	return false
-}
+// copyOfModel are files in their maker's own layout: a second copy of the
+// model, or the only one.
+var copyOfModel = regexp.MustCompile(`^consolidated.*\.(safetensors|pth)$`)
+
+// containerExts are the names of containers, the first preferred.
+var containerExts = []string{".safetensors", ".bin", ".pt", ".pth"}
+
+// otherExts are what containers are called too, and other files: only their
+// bytes tell.
+var otherExts = []string{".ckpt", ".th", ".pkl"}
+
+func isContainer(name string) bool { return slices.Contains(containerExts, filepath.Ext(name)) }
 
 func locateDir(dir string) (*location, error) {
 	snapshot, notes, err := hubSnapshot(dir)
@@ -206,16 +211,20 @@ func locateFiles(dir string) (*location, error) {
 	if err != nil {
 		return nil, statError(dir, err)
 	}
-	var names []string
+	var names, others []string
 	for _, e := range entries {
-		if !e.IsDir() && (isContainer(e.Name()) || strings.HasSuffix(e.Name(), ".index.json")) {
-			names = append(names, e.Name())
+		switch n := e.Name(); {
+		case e.IsDir():
+		case isContainer(n) || strings.HasSuffix(n, ".index.json"):
+			names = append(names, n)
+		case slices.Contains(otherExts, filepath.Ext(n)):
+			others = append(others, n)
 		}
 	}
 	for _, pattern := range wellKnown {
 		var match []string
 		for _, n := range names {
-			if ok, _ := filepath.Match(pattern, n); ok {
+			if ok, _ := filepath.Match(pattern, n); ok && !notTheModel.MatchString(n) {
 				match = append(match, n)
 			}
 		}
@@ -230,7 +239,7 @@ func locateFiles(dir string) (*location, error) {
 			return loc, err
 		}
 	}
-	return locateUnnamed(dir, names)
+	return locateUnnamed(dir, names, others)
 }
 
 func locateIn(dir, name string) (*location, error) {
@@ -286,30 +295,74 @@ func (l *location) loneShard() bool {
 	return m != nil && strings.Trim(m[3], "0") != "1"
 }
 
-// locateUnnamed decides a directory without a well-known name or index: one
-// complete set of shards, or a single file.
-func locateUnnamed(dir string, names []string) (*location, error) {
-	var own []string
-	for _, ext := range []string{".safetensors", ".bin", ".pt", ".pth"} {
+// candidates are the files of a directory that may be the model: those of the
+// usual names, by extension, and those that are it only where none of the first
+// is.
+func candidates(dir string, names, others []string) (usual, unusual []string) {
+	for _, ext := range containerExts {
 		for _, n := range names {
-			if filepath.Ext(n) == ext && !notTheModel.MatchString(n) {
-				own = append(own, n)
+			switch {
+			case filepath.Ext(n) != ext || notTheModel.MatchString(n):
+			case copyOfModel.MatchString(n):
+				unusual = append(unusual, n)
+			default:
+				usual = append(usual, n)
 			}
 		}
-		if len(own) > 0 {
-			break
+	}
+	for _, n := range others {
+		if !notTheModel.MatchString(n) && mayHoldTensors(filepath.Join(dir, n)) {
+			unusual = append(unusual, n)
 		}
+	}
+	return usual, unusual
+}
+
+// mayHoldTensors judges a file by its first bytes. Of one that cannot be read,
+// and of what a failed download leaves, the error of opening it says more.
+func mayHoldTensors(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return true
+	}
+	if !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	var b [safetensors.SniffLen]byte
+	n, _ := io.ReadFull(f, b[:])
+	return safetensors.Sniff(b[:n], info.Size()) != safetensors.Unknown
+}
+
+// locateUnnamed decides a directory without a well-known name or index: one
+// complete set of shards, or a single file.
+func locateUnnamed(dir string, names, others []string) (*location, error) {
+	usual, unusual := candidates(dir, names, others)
+	own, notes := unusual, []string(nil)
+	if len(usual) > 0 {
+		ext := filepath.Ext(usual[0])
+		own = slices.DeleteFunc(slices.Clone(usual), func(n string) bool { return filepath.Ext(n) != ext })
+	} else if len(own) > 0 {
+		what := own[0]
+		if len(own) > 1 {
+			what += ", …"
+		}
+		notes = []string{"no model under a usual name: opened " + what}
 	}
 	if len(own) == 0 {
 		msg := "no checkpoint in this directory"
-		if len(names) > 0 {
+		if names = append(names, others...); len(names) > 0 {
 			msg += ": not the model: " + strings.Join(names, ", ")
 		}
 		return nil, &Error{Path: dir, Offset: -1, Err: fmt.Errorf("%w: %s", ErrNotFound, msg)}
 	}
-	loc := &location{root: dir, path: dir}
+	loc := &location{root: dir, path: dir, notes: notes}
 	if len(own) > 1 || shardName.MatchString(own[0]) {
-		if err := oneSet(dir, own); err != nil {
+		if err := oneSet(dir, own, append(usual, unusual...)); err != nil {
 			return nil, err
 		}
 	}
@@ -328,14 +381,14 @@ func locateUnnamed(dir string, names []string) (*location, error) {
 }
 
 // oneSet checks that names are the shards name-00001-of-0000N of one set, all
-// there.
-func oneSet(dir string, names []string) error {
+// there. candidates are what may be named instead.
+func oneSet(dir string, names, candidates []string) error {
 	var base, of, ext string
 	have := map[int]bool{}
 	for _, n := range names {
 		m := shardName.FindStringSubmatch(n)
 		if m == nil || base != "" && (m[1] != base || m[3] != of || m[4] != ext) {
-			return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("several files and no index, name one: %s", strings.Join(names, ", "))}
+			return &Error{Path: dir, Offset: -1, Err: fmt.Errorf("several files and no index, name one: %s", strings.Join(candidates, ", "))}
 		}
 		base, of, ext = m[1], m[3], m[4]
 		i, _ := strconv.Atoi(m[2])

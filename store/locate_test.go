@@ -116,6 +116,62 @@ func TestLocate(t *testing.T) {
 			put(t, d+"/x.safetensors", "a")
 			put(t, d+"/y.safetensors", "b")
 		}, err: "name one"},
+		{what: "several unrelated files of several kinds are all named", make: func(t *testing.T, d string) {
+			put(t, d+"/x.safetensors", "a")
+			put(t, d+"/y.safetensors", "b")
+			put(t, d+"/z.bin", "c")
+			put(t, d+"/last.ckpt", "d")
+			put(t, d+"/optimizer.bin", "e")
+		}, err: "name one: x.safetensors, y.safetensors, z.bin, last.ckpt"},
+		{what: "Mistral's own layout", make: func(t *testing.T, d string) {
+			put(t, d+"/consolidated.safetensors", "a")
+			write(t, d+"/params.json", "{}")
+			write(t, d+"/tokenizer.model.v3", "x")
+		}, want: []string{"a"}, note: "no model under a usual name: opened consolidated.safetensors"},
+		{what: "Mistral's own layout in shards", make: func(t *testing.T, d string) {
+			put(t, d+"/consolidated-00001-of-00002.safetensors", "a")
+			put(t, d+"/consolidated-00002-of-00002.safetensors", "b")
+		}, want: []string{"a", "b"}, note: "opened consolidated-00001-of-00002.safetensors, …"},
+		{what: "Mistral's own layout, a shard missing", make: func(t *testing.T, d string) {
+			put(t, d+"/consolidated-00001-of-00002.safetensors", "a")
+		}, err: "missing 1 shard: consolidated-00002-of-00002.safetensors", class: store.ErrNotFound},
+		{what: "a model of any usual name before Mistral's own", make: func(t *testing.T, d string) {
+			put(t, d+"/consolidated.safetensors", "a")
+			put(t, d+"/other.bin", "b")
+			put(t, d+"/last.ckpt", "c")
+		}, want: []string{"b"}, note: "left alone: consolidated.safetensors"},
+		{what: "tensor-parallel parts are no set", make: func(t *testing.T, d string) {
+			put(t, d+"/consolidated.00.pth", "a")
+			put(t, d+"/consolidated.01.pth", "a")
+		}, err: "name one: consolidated.00.pth, consolidated.01.pth"},
+		{what: "a .ckpt alone", make: func(t *testing.T, d string) {
+			put(t, d+"/last.ckpt", "a")
+			put(t, d+"/optimizer.pkl", "b")
+			put(t, d+"/rng_state_0.pkl", "b")
+			put(t, d+"/scheduler.ckpt", "b")
+			put(t, d+"/training_args.bin", "b")
+			write(t, d+"/vocab.pkl", "no pickle")
+		}, want: []string{"a"}, note: "opened last.ckpt"},
+		{what: "a .th alone", make: func(t *testing.T, d string) { put(t, d+"/htdemucs.th", "a") }, want: []string{"a"}, note: "opened htdemucs.th"},
+		{what: "a .pkl and a .ckpt", make: func(t *testing.T, d string) {
+			put(t, d+"/x.pkl", "a")
+			put(t, d+"/x.ckpt", "a")
+		}, err: "name one: x.ckpt, x.pkl"},
+		{what: "a .ckpt of another program", make: func(t *testing.T, d string) {
+			write(t, d+"/model.ckpt", "\x01\x02 of TensorFlow")
+		}, err: "not the model: model.ckpt", class: store.ErrNotFound},
+		{what: "a .ckpt that was not downloaded", make: func(t *testing.T, d string) {
+			link(t, "../../blobs/1f00", d+"/last.ckpt")
+		}, err: "link to ../../blobs/1f00", class: store.ErrNotFound},
+		{what: "a .ckpt that Git LFS did not fetch", make: func(t *testing.T, d string) {
+			write(t, d+"/last.ckpt", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("0", 64)+"\nsize 5\n")
+		}, err: "git lfs pull", class: store.ErrCorrupt},
+		{what: "an optimizer is never the model", make: func(t *testing.T, d string) {
+			for _, n := range []string{"optimizer.safetensors", "optimizer.pth", "scheduler.safetensors", "rng_state.safetensors", "rng_state_1.pt", "training_args.bin"} {
+				put(t, d+"/"+n, "a")
+			}
+			write(t, d+"/optimizer.bin.index.json", index("a@optimizer.pth"))
+		}, err: "no checkpoint", class: store.ErrNotFound},
 		{what: "an empty directory", make: func(t *testing.T, d string) {}, err: "no checkpoint", class: store.ErrNotFound},
 		{what: "only what is not the model", make: func(t *testing.T, d string) { write(t, d+"/optimizer.bin", "x") }, err: "optimizer.bin", class: store.ErrNotFound},
 		{what: "missing shards are all named, with what is there instead", make: func(t *testing.T, d string) {
