@@ -1,5 +1,7 @@
 package pytorch
 
+import "strings"
+
 // constructor makes a value out of the arguments that a pickle would call a
 // class or function with.
 type constructor func(m *machine, args []value) (value, error)
@@ -65,6 +67,13 @@ func constructorOf(g *global) constructor {
 	case "numpy", "numpy.core.multiarray", "numpy.core.numeric":
 		switch g.name {
 		case "_reconstruct", "scalar", "ndarray", "dtype", "_frombuffer":
+			return newInert
+		}
+		if g.module == "numpy" && numpyScalars[g.name] {
+			return newInert
+		}
+	case "numpy.dtypes":
+		if strings.HasSuffix(g.name, "DType") {
 			return newInert
 		}
 	}

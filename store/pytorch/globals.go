@@ -83,6 +83,37 @@ func canonical(module string) string {
 	return module
 }
 
+// numpyScalars are the types of numpy's scalars, which are numbers, strings or
+// nothing that a tensor could be in.
+var numpyScalars = set("bool", "bool_", "bool8", "byte", "ubyte", "short", "ushort", "intc", "uintc", "int_", "uint",
+	"long", "ulong", "longlong", "ulonglong", "intp", "uintp",
+	"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+	"half", "single", "double", "longdouble", "float_", "float16", "float32", "float64", "float96", "float128",
+	"csingle", "cdouble", "clongdouble", "complex_", "complex64", "complex128", "complex192", "complex256",
+	"str_", "bytes_", "unicode_", "string_", "void", "datetime64", "timedelta64",
+	"generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating", "complexfloating")
+
+// torchConstants are the members of module torch that are constants or types:
+// dtypes that nibble does not have, layouts, memory formats, quantization
+// schemes, and the types of these and of tensors.
+var torchConstants = set("quint8", "qint8", "qint32", "quint4x2", "quint2x4",
+	"bits8", "bits16", "bits1x8", "bits2x4", "bits4x2", "complex32", "chalf", "float4_e2m1fn_x2",
+	"int1", "int2", "int3", "int4", "int5", "int6", "int7",
+	"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+	"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn",
+	"preserve_format", "contiguous_format", "channels_last", "channels_last_3d",
+	"per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric",
+	"per_channel_affine_float_qparams",
+	"dtype", "layout", "memory_format", "qscheme", "Tensor",
+	"BoolTensor", "ByteTensor", "CharTensor", "ShortTensor", "IntTensor", "LongTensor",
+	"HalfTensor", "BFloat16Tensor", "FloatTensor", "DoubleTensor")
+
+// inertGlobal reports whether a class or constant that is merely named, such
+// as torch.strided, is not worth a mention.
+func inertGlobal(g *global) bool {
+	return g.module == "torch" && torchConstants[g.name] || constructorOf(g) != nil
+}
+
 // torchDType finds a dtype by its name in module torch, other names included.
 func torchDType(name string) (tensor.DType, bool) {
 	if alias, ok := dtypeAliases[name]; ok {

@@ -87,7 +87,9 @@ func (w *walker) visit(v value) int {
 	case *object:
 		return w.object(v)
 	case *global:
-		w.opaque(v)
+		if !inertGlobal(v) {
+			w.opaque(v)
+		}
 	case *dict:
 		w.enter(v, func() { w.dict(v) })
 	case *list:
@@ -238,18 +240,9 @@ func (w *walker) object(o *object) (index int) {
 }
 
 func (w *walker) opaque(class *global) {
-	if inertGlobal(class) {
-		return
-	}
 	name := w.name()
 	w.meter.charge(costContainer + 2*int64(len(name)) + costGlobal + int64(len(class.module)+len(class.name)))
 	w.f.Opaque = append(w.f.Opaque, Opaque{Name: name, Class: class.String()})
-}
-
-// inertGlobal reports whether a class or constant that is merely named, such
-// as torch.strided, is not worth a mention.
-func inertGlobal(g *global) bool {
-	return g.module == "torch" || strings.HasPrefix(g.module, "numpy") || constructorOf(g) != nil
 }
 
 // tensor lists t and returns its index.

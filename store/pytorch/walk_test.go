@@ -127,6 +127,23 @@ func TestNames(t *testing.T) {
 			"w", "args:__main__.Foo cls:__main__.Bar",
 		},
 		{
+			"unknown names of torch and numpy", new(writer).op('}', '(').str("load").op("ctorch\nload\n").str("foo").op("ctorch\nfoo\n)R").
+				str("np").op("cnumpy\nload\n").str("ma").op("cnumpy.ma\nX\n)R").str("ctor").op("cnumpy.core.multiarray\nfoo\n").
+				str("dtypes").op("cnumpy.dtypes\nload\n").
+				str("w").tensor("0", 1).op('u', '.'),
+			"w", "load:torch.load foo:torch.foo np:numpy.load ma:numpy.ma.X ctor:numpy.core.multiarray.foo dtypes:numpy.dtypes.load",
+		},
+		{
+			"constants and types of torch and numpy", new(writer).op('(').
+				op("ctorch\nfloat32\n", "ctorch\nquint8\n", "ctorch\nuint4\n", "ctorch\nchannels_last\n", "ctorch\nper_tensor_affine\n").
+				op("ctorch\ndtype\n", "ctorch\nTensor\n", "ctorch\nFloatTensor\n", "ctorch\nSize\n", "ctorch\nFloatStorage\n").
+				op("ctorch\ndevice\n", "ctorch\ndevice\n(").str("cpu").op("tR").op("ctorch.serialization\n_get_layout\n(").str("torch.strided").op("tR").
+				op("cnumpy\nfloat32\n", "cnumpy\nndarray\n", "cnumpy\ndtype\n", "cnumpy.dtypes\nFloat32DType\n)R", "cnumpy\nfloat64\n(G", "\x3f\xf0\x00\x00\x00\x00\x00\x00tR").
+				op("cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR(K\x01(K\x01tNNNtb").
+				tensor("0", 1).op('t', '.'),
+			"19", "",
+		},
+		{
 			"what an unknown class holds is not listed",
 			new(writer).op('}', '(').str("o").op(foo, '}').str("t").tensor("0", 1).op('s', 'b').str("w").tensor("0", 1).op('u', '.'),
 			"w", "o:__main__.Foo",
