@@ -1,8 +1,9 @@
 package store
 
 import (
+	"cmp"
+	"iter"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -34,16 +35,12 @@ func groupLayers(ts []*Tensor) []layerSpan {
 		names[i] = t.name
 	}
 	shared := sharedPrefixes(names)
-	type key struct {
-		prefix string
-		index  int64
-	}
-	spans := map[key]*layerSpan{}
-	rank := map[string]int{} // prefix → order of first appearance
-	var keys []key
+	spans := map[string]*layerSpan{} // by name
+	rank := map[string]int{}         // prefix → order of first appearance
+	var keys []layerNumber
 	rest := map[string]*layerSpan{}
 	for i, t := range ts {
-		prefix, index, ok := layerKey(names[i], shared)
+		k, ok := layerKey(names[i], shared)
 		if !ok {
 			g := restGroup(names[i])
 			if rest[g] == nil {
@@ -52,15 +49,14 @@ func groupLayers(ts []*Tensor) []layerSpan {
 			rest[g].members = append(rest[g].members, t)
 			continue
 		}
-		k := key{prefix, index}
-		if spans[k] == nil {
-			spans[k] = &layerSpan{name: layerName(prefix, index), index: index}
+		if spans[k.layer()] == nil {
+			spans[k.layer()] = &layerSpan{name: k.layer(), index: k.value}
 			keys = append(keys, k)
-			if _, seen := rank[prefix]; !seen {
-				rank[prefix] = len(rank)
+			if _, seen := rank[k.prefix()]; !seen {
+				rank[k.prefix()] = len(rank)
 			}
 		}
-		spans[k].members = append(spans[k].members, t)
+		spans[k.layer()].members = append(spans[k.layer()].members, t)
 	}
 	if len(keys) == 0 {
 		if len(ts) == 0 {
@@ -68,19 +64,15 @@ func groupLayers(ts []*Tensor) []layerSpan {
 		}
 		return []layerSpan{{name: groupAll, index: -1, members: ts}}
 	}
-	sort.SliceStable(keys, func(i, j int) bool {
-		a, b := keys[i], keys[j]
-		if a.prefix != b.prefix {
-			return rank[a.prefix] < rank[b.prefix]
-		}
-		return a.index < b.index
+	slices.SortStableFunc(keys, func(a, b layerNumber) int {
+		return cmp.Or(rank[a.prefix()]-rank[b.prefix()], cmp.Compare(a.value, b.value))
 	})
 	var out []layerSpan
 	if g := rest[groupEmbeddings]; g != nil {
 		out = append(out, *g)
 	}
 	for _, k := range keys {
-		out = append(out, *spans[k])
+		out = append(out, *spans[k.layer()])
 	}
 	if g := rest[groupHead]; g != nil {
 		out = append(out, *g)
@@ -88,29 +80,34 @@ func groupLayers(ts []*Tensor) []layerSpan {
 	return out
 }
 
-func layerName(prefix string, index int64) string {
-	n := strconv.FormatInt(index, 10)
-	if prefix == "" {
-		return n // a bare nn.Sequential: 0.weight, 2.weight
-	}
-	return prefix + "." + n
+// layerNumber is an all-digit component of a tensor's name.
+type layerNumber struct {
+	name       string // of the tensor
+	start, end int    // of the digits in it
+	value      int64
 }
 
-// layerKey splits name at its layer number: the first one behind a layer word,
+// prefix is what stands before the number, its dot left out.
+func (n layerNumber) prefix() string { return n.name[:max(n.start-1, 0)] }
+
+// layer is the name through the number, digits as they are written: 01 is not 1.
+func (n layerNumber) layer() string { return n.name[:n.end] }
+
+// layerKey finds the layer number of name: the first one behind a layer word,
 // else the first one whose prefix other numbers share too.
-func layerKey(name string, shared map[string]bool) (prefix string, index int64, ok bool) {
-	for dot, next := range numbers(name) {
-		parent := name[:dot]
+func layerKey(name string, shared map[string]bool) (layerNumber, bool) {
+	for n := range numbers(name) {
+		parent := n.prefix()
 		if slices.Contains(layerWords, parent[strings.LastIndexByte(parent, '.')+1:]) {
-			return parent, next, true
+			return n, true
 		}
 	}
-	for dot, next := range numbers(name) {
-		if shared[name[:dot]] {
-			return name[:dot], next, true
+	for n := range numbers(name) {
+		if shared[n.prefix()] {
+			return n, true
 		}
 	}
-	return "", 0, false
+	return layerNumber{}, false
 }
 
 // sharedPrefixes finds the prefixes that stand before at least two different
@@ -119,11 +116,11 @@ func sharedPrefixes(names []string) map[string]bool {
 	first := map[string]int64{}
 	shared := map[string]bool{}
 	for _, name := range names {
-		for dot, n := range numbers(name) {
-			p := name[:dot]
+		for n := range numbers(name) {
+			p := n.prefix()
 			if f, seen := first[p]; !seen {
-				first[p] = n
-			} else if f != n {
+				first[p] = n.value
+			} else if f != n.value {
 				shared[p] = true
 			}
 		}
@@ -131,23 +128,19 @@ func sharedPrefixes(names []string) map[string]bool {
 	return shared
 }
 
-// numbers yields each all-digit component of name that may count layers: the
-// length of the prefix before it, and its value. A number that counts experts
-// is left out.
-func numbers(name string) func(yield func(int, int64) bool) {
-	return func(yield func(int, int64) bool) {
+// numbers yields the components of name that may count layers. A number that
+// counts experts is left out.
+func numbers(name string) iter.Seq[layerNumber] {
+	return func(yield func(layerNumber) bool) {
 		start := 0
 		for i := 0; i <= len(name); i++ {
 			if i < len(name) && name[i] != '.' {
 				continue
 			}
-			dot := max(start-1, 0)
-			n, err := strconv.ParseUint(name[start:i], 10, 62)
-			parent := name[:dot]
-			if err == nil && !strings.HasSuffix(parent, "experts") && !strings.HasSuffix(parent, "expert") {
-				if !yield(dot, int64(n)) {
-					return
-				}
+			value, err := strconv.ParseUint(name[start:i], 10, 62)
+			n := layerNumber{name, start, i, int64(value)}
+			if err == nil && !strings.HasSuffix(n.prefix(), "experts") && !strings.HasSuffix(n.prefix(), "expert") && !yield(n) {
+				return
 			}
 			start = i + 1
 		}

@@ -34,6 +34,8 @@ func TestGroupLayers(t *testing.T) {
 		}, []string{"layer1.0", "layer1.1", "head"}},
 		{"flux: two prefixes", []string{"single_blocks.0.linear1.weight", "single_blocks.1.linear1.weight", "double_blocks.0.img.weight", "double_blocks.1.img.weight"},
 			[]string{"single_blocks.0", "single_blocks.1", "double_blocks.0", "double_blocks.1"}},
+		{"digits as they are written, in numeric order", []string{"b.block.1.r", "b.block.010.q", "b.block.007.q", "b.block.01.q", "b.block.01.r"},
+			[]string{"b.block.1", "b.block.01", "b.block.007", "b.block.010"}},
 		{"a bare Sequential", []string{"0.weight", "0.bias", "2.weight"}, []string{"0", "2"}},
 		{"one number is no count", []string{"conv.0.weight", "fc.bias"}, []string{"all"}},
 		{"no numbers", []string{"w", "b"}, []string{"all"}},
