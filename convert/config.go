@@ -24,41 +24,93 @@ type member struct {
 // release 4.55, the second since.
 var dtypeKeys = []string{"torch_dtype", "dtype"}
 
+// maxNesting bounds how deep configs within configs are looked for. Models of
+// several parts have two or three.
+const maxNesting = 8
+
 // rewriteConfig makes the config of a quantized model that of a plain one. The
 // order of its keys and all other values stay as they are.
 //
-// Whichever of dtypeKeys is there is set to dt, and torch_dtype added if none
-// is. A name of a float dtype that is there already stays if keep is set. With
-// dt tensor.Stored, where the model has no floats, nothing is set.
+// Whichever of dtypeKeys is there is set to dt, and torch_dtype added if it is
+// not: readers of either age then find the same. A name of a float dtype that
+// is there already stays if keep is set. With dt tensor.Stored, where the model has no floats, nothing is set. The objects
+// in it, such as text_config, are treated likewise, but nothing is added there.
 func rewriteConfig(data []byte, dt tensor.DType, keep bool) ([]byte, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	members, err := parseObject(data)
 	if err != nil {
 		return nil, err
 	}
-	members = slices.DeleteFunc(members, func(m member) bool { return m.key == "quantization_config" })
-	if dt != tensor.Stored {
-		members = setDType(members, dt, keep)
-	}
-	return encodeObject(members), nil
-}
-
-func setDType(members []member, dt tensor.DType, keep bool) []member {
-	value := []byte(strconv.Quote(dt.Torch()))
-	found := false
-	for i := range members {
-		if !slices.Contains(dtypeKeys, members[i].key) {
-			continue
+	r := rewriter{dt, keep}
+	members, _ = r.object(members, 1)
+	if dt != tensor.Stored && !slices.ContainsFunc(members, func(m member) bool { return m.key == dtypeKeys[0] }) {
+		value := r.quoted()
+		if i := slices.IndexFunc(members, member.isDType); i >= 0 {
+			value = members[i].value
 		}
-		found = true
-		if !keep || !namesFloat(members[i].value) {
-			members[i].value = value
-		}
-	}
-	if !found {
 		members = append(members, member{name: []byte(strconv.Quote(dtypeKeys[0])), value: value})
 	}
-	return members
+	return append(encodeObject(members, 1), '\n'), nil
 }
+
+// rewriter makes the objects of a config those of a plain model.
+type rewriter struct {
+	dt   tensor.DType
+	keep bool
+}
+
+func (r rewriter) quoted() []byte { return []byte(strconv.Quote(r.dt.Torch())) }
+
+// object rewrites the members of an object at a depth, and reports whether they
+// differ from what they were.
+func (r rewriter) object(members []member, depth int) ([]member, bool) {
+	n := len(members)
+	members = slices.DeleteFunc(members, func(m member) bool { return m.key == "quantization_config" })
+	changed := len(members) != n
+	for i := range members {
+		m := &members[i]
+		value := m.value
+		switch {
+		case m.isDType():
+			value = r.dtype(value, depth)
+		case value[0] == '{' && depth < maxNesting:
+			value = r.nested(value, depth+1)
+		}
+		if !bytes.Equal(value, m.value) {
+			m.value, changed = value, true
+		}
+	}
+	return members, changed
+}
+
+// nested rewrites the text of an object. One in which nothing changes, or that
+// cannot be read, stays as it stands.
+func (r rewriter) nested(text []byte, depth int) []byte {
+	members, err := parseObject(text)
+	if err != nil {
+		return text
+	}
+	members, changed := r.object(members, depth)
+	if !changed {
+		return text
+	}
+	return encodeObject(members, depth)
+}
+
+// dtype is the value for one of dtypeKeys. Below the top, a key of that name
+// may mean something else: only what can be the dtype of a model is replaced.
+func (r rewriter) dtype(value []byte, depth int) []byte {
+	float := namesFloat(value)
+	switch {
+	case r.dt == tensor.Stored, r.keep && float:
+		return value
+	case depth > 1 && !float && string(value) != "null" && string(value) != `"auto"`:
+		return value
+	}
+	return r.quoted()
+}
+
+func (m member) isDType() bool { return slices.Contains(dtypeKeys, m.key) }
 
 // namesFloat reports whether a JSON value is the name of a float dtype, and not
 // "auto" or null.
@@ -165,14 +217,15 @@ func (s *scanner) str() {
 	}
 }
 
-// encodeObject writes an object with a line for each member.
-func encodeObject(members []member) []byte {
+// encodeObject writes an object at a depth with a line for each member.
+func encodeObject(members []member, depth int) []byte {
+	indent := strings.Repeat("  ", depth)
 	b := []byte{'{'}
 	for i, m := range members {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = fmt.Appendf(b, "\n  %s: %s", m.name, m.value)
+		b = fmt.Appendf(b, "\n%s%s: %s", indent, m.name, m.value)
 	}
-	return append(b, "\n}\n"...)
+	return append(b, "\n"+indent[2:]+"}"...)
 }

@@ -23,8 +23,28 @@ func TestRewriteConfig(t *testing.T) {
 		{"kept", `{"torch_dtype": "float16"}`, tensor.BF16, true, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
 		{"auto is no dtype", `{"torch_dtype": "auto"}`, tensor.F32, true, "{\n  \"torch_dtype\": \"float32\"\n}\n"},
 		{"null is none", `{"torch_dtype": null}`, tensor.F16, true, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
-		{"new key", `{"dtype": "float32"}`, tensor.BF16, false, "{\n  \"dtype\": \"bfloat16\"\n}\n"},
+		{"new key", `{"dtype": "float32"}`, tensor.BF16, false, "{\n  \"dtype\": \"bfloat16\",\n  \"torch_dtype\": \"bfloat16\"\n}\n"},
+		{"new key, kept", `{"dtype": "float32"}`, tensor.BF16, true, "{\n  \"dtype\": \"float32\",\n  \"torch_dtype\": \"float32\"\n}\n"},
 		{"both keys", `{"dtype": "float32", "torch_dtype": "float32"}`, tensor.F16, false, "{\n  \"dtype\": \"float16\",\n  \"torch_dtype\": \"float16\"\n}\n"},
+		{"a byte order mark", "\ufeff{\"torch_dtype\": null}", tensor.F16, true, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
+		{
+			"configs inside", `{"torch_dtype": "float16", "text_config": {"x": 1, "torch_dtype": "float32", "quantization_config": {"bits": 4}, "y": {"dtype": "auto"}}}`,
+			tensor.BF16, false,
+			"{\n  \"torch_dtype\": \"bfloat16\",\n  \"text_config\": {\n    \"x\": 1,\n    \"torch_dtype\": \"bfloat16\",\n    \"y\": {\n      \"dtype\": \"bfloat16\"\n    }\n  }\n}\n",
+		},
+		{
+			"configs inside, kept", `{"dtype": "bfloat16", "vision_config": {"dtype": "float32", "torch_dtype": null}}`,
+			tensor.BF16, true, "{\n  \"dtype\": \"bfloat16\",\n  \"vision_config\": {\n    \"dtype\": \"float32\",\n    \"torch_dtype\": \"bfloat16\"\n  },\n  \"torch_dtype\": \"bfloat16\"\n}\n",
+		},
+		{
+			"nothing added inside, and no other meaning of dtype touched", `{"dtype": "float16", "text_config": {"x":1}, "index": {"dtype": "int8"}, "list": [{"dtype": "float16"}]}`,
+			tensor.F32, false, "{\n  \"dtype\": \"float32\",\n  \"text_config\": {\"x\":1},\n  \"index\": {\"dtype\": \"int8\"},\n  \"list\": [{\"dtype\": \"float16\"}],\n  \"torch_dtype\": \"float32\"\n}\n",
+		},
+		{
+			"no floats, configs inside", `{"text_config": {"torch_dtype": "float16", "quantization_config": {}}}`,
+			tensor.Stored, false, "{\n  \"text_config\": {\n    \"torch_dtype\": \"float16\"\n  }\n}\n",
+		},
+		{"what is no JSON inside stays", `{"torch_dtype": null, "a": {quantization_config: 1}}`, tensor.F16, false, "{\n  \"torch_dtype\": \"float16\",\n  \"a\": {quantization_config: 1}\n}\n"},
 		{"added", `{"a": "b"}`, tensor.F64, true, "{\n  \"a\": \"b\",\n  \"torch_dtype\": \"float64\"\n}\n"},
 		{"no floats", `{"torch_dtype": "float16"}`, tensor.Stored, false, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
 		{"empty", " {}\n", tensor.Stored, false, "{\n}\n"},
@@ -56,6 +76,7 @@ func TestRewriteConfig(t *testing.T) {
 // Whatever is in a config, nothing panics, and what was read is read again.
 func FuzzRewriteConfig(f *testing.F) {
 	f.Add([]byte(`{"a": [1, {"b": "c\""}], "torch_dtype": "auto", "quantization_config": {}}`))
+	f.Add([]byte(`{"a": {"dtype": null, "b": {"quantization_config": 1, "c": {"torch_dtype": "float32"}}}}`))
 	f.Add([]byte(`{"a":1]`))
 	f.Add([]byte(`{"\`))
 	f.Fuzz(func(t *testing.T, data []byte) {
