@@ -19,18 +19,23 @@ import (
 func catCommand(a *app) *cobra.Command {
 	c := &catter{app: a}
 	var dtype dtypeFlag
-	var rows string
+	var text string
 	format := wordFlag{value: "raw", words: []string{"raw", "npy", "text"}}
 	cmd := &cobra.Command{
 		Use:   "cat PATH NAME",
 		Short: "print the elements of one tensor",
 		Long: "cat prints the elements of a tensor, decoded: as raw little-endian bytes, as a NumPy\n" +
-			"file, or as text with a line for each run along the last dimension. --rows a:b prints\n" +
-			"the rows from a up to but not including b of the first dimension.",
+			"file, or as text. Text has a line for each run along the last dimension; of a tensor of\n" +
+			"one dimension, a line for each number. --rows a:b prints the rows from a up to but not\n" +
+			"including b of the first dimension.",
 		Args: usageArgs(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format.value != "text" && isTerminal(a.stdout) {
 				return usagef("%s is not for a terminal: redirect it, or ask for --format text", format.value)
+			}
+			rows, err := parseRows(text)
+			if err != nil {
+				return err
 			}
 			st, err := a.open(cmd.Context(), cmd, args[0], nil)
 			if err != nil {
@@ -43,7 +48,7 @@ func catCommand(a *app) *cobra.Command {
 	}
 	settings.AddFlags(cmd.Flags(), decodeSettings...) // no globs: one tensor is named
 	addDTypeFlag(cmd, &dtype)
-	cmd.Flags().StringVar(&rows, "rows", "", "only these `rows`, as a:b, counted from 0")
+	cmd.Flags().StringVar(&text, "rows", "", "only these `rows`, as a:b, counted from 0")
 	cmd.Flags().Var(&format, "format", "print as raw, npy or text")
 	complete(cmd, "format", format.words)
 	return cmd
@@ -59,7 +64,7 @@ type catter struct {
 	lo, hi int64        // elements
 }
 
-func (c *catter) run(ctx context.Context, st *store.Store, name, rows, format string) error {
+func (c *catter) run(ctx context.Context, st *store.Store, name string, rows rowRange, format string) error {
 	var err error
 	if c.t, err = st.Tensor(name); err != nil {
 		return err
@@ -87,20 +92,20 @@ func (c *catter) run(ctx context.Context, st *store.Store, name, rows, format st
 }
 
 // choose turns --rows into a range of elements.
-func (c *catter) choose(info store.Info, rows string) error {
+func (c *catter) choose(info store.Info, rows rowRange) error {
 	c.shape = info.Shape
 	numel, ok := info.Shape.Numel()
 	if !ok {
 		return fmt.Errorf("%s: shape %s has too many elements", quoteName(info.Name), info.Shape)
 	}
 	c.lo, c.hi = 0, numel
-	if rows == "" {
+	if rows.text == "" {
 		return nil
 	}
 	if len(info.Shape) == 0 {
-		return usagef("--rows %s: %s is a scalar and has no rows", rows, quoteName(info.Name))
+		return usagef("--rows %s: %s is a scalar and has no rows", rows.text, quoteName(info.Name))
 	}
-	first, end, err := parseRows(rows, info.Shape[0])
+	first, end, err := rows.of(info.Shape[0])
 	if err != nil {
 		return err
 	}
@@ -111,23 +116,42 @@ func (c *catter) choose(info store.Info, rows string) error {
 	return nil
 }
 
-// parseRows reads a half-open range a:b of n rows. Either end may be left out.
-func parseRows(s string, n int64) (first, end int64, err error) {
-	from, to, ok := strings.Cut(s, ":")
-	end = n
+// rowRange is a half-open range a:b of rows.
+type rowRange struct {
+	text       string // as it was given; "" for all rows
+	first, end int64  // end is -1 for the last row's
+}
+
+// parseRows checks all of a range that needs no tensor. Either end may be left
+// out.
+func parseRows(text string) (r rowRange, err error) {
+	r = rowRange{text: text, end: -1}
+	if text == "" {
+		return r, nil
+	}
+	from, to, ok := strings.Cut(text, ":")
 	if ok && from != "" {
-		first, err = strconv.ParseInt(from, 10, 64)
+		r.first, err = strconv.ParseInt(from, 10, 64)
 	}
 	if ok && to != "" && err == nil {
-		end, err = strconv.ParseInt(to, 10, 64)
+		r.end, err = strconv.ParseInt(to, 10, 64)
+		ok = r.first <= r.end
 	}
-	if !ok || err != nil {
-		return 0, 0, usagef("--rows %s: want a range such as 0:16", s)
+	if !ok || err != nil || r.first < 0 {
+		return rowRange{}, usagef("--rows %s: want a range such as 0:16", text)
 	}
-	if first < 0 || end < first || end > n {
-		return 0, 0, usagef("--rows %s: the tensor has %d rows", s, n)
+	return r, nil
+}
+
+// of is the range in a tensor of n rows.
+func (r rowRange) of(n int64) (first, end int64, err error) {
+	if end = r.end; end < 0 {
+		end = n
 	}
-	return first, end, nil
+	if end < r.first || end > n {
+		return 0, 0, usagef("--rows %s: the tensor has %d rows", r.text, n)
+	}
+	return r.first, end, nil
 }
 
 // catBytes is how much is decoded at a time.
