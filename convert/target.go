@@ -60,10 +60,55 @@ func newTarget(out string, st *store.Store, force bool) (*target, error) {
 		return nil, t.errorf("is a file, and a name that does not end in .safetensors is that of a folder")
 	case t.isSource(info):
 		return nil, t.errorf("is a file of the source")
-	case !force:
-		return nil, t.errorf("%w", fs.ErrExist)
 	}
-	return t, nil
+	if info.IsDir() {
+		if what := wideFolder(info); what != "" {
+			return nil, t.errorf("is %s; want a folder for the model alone", what)
+		}
+	}
+	switch {
+	case force:
+		return t, nil
+	case info.IsDir():
+		return nil, t.errorf("%w", errFolderExists)
+	}
+	return nil, t.errorf("%w", fs.ErrExist)
+}
+
+// errFolderExists is fs.ErrExist, whose text speaks of a file.
+var errFolderExists error = folderExists{}
+
+type folderExists struct{}
+
+func (folderExists) Error() string { return "folder already exists" }
+
+func (folderExists) Is(target error) bool { return target == fs.ErrExist }
+
+// wideFolder says what a folder is that no model belongs in, whatever is
+// forced: a slip such as .. for a name leads there.
+func wideFolder(info fs.FileInfo) string {
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir) // as .. goes
+	}
+	if err != nil {
+		return "" // removed, or below what may be read: nothing to compare
+	}
+	for depth := 0; ; depth++ {
+		parent := filepath.Dir(dir)
+		at, err := os.Stat(dir)
+		switch {
+		case err != nil || !os.SameFile(at, info):
+		case parent == dir:
+			return "the root of the file system"
+		case depth > 0:
+			return "above the working directory"
+		}
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
 }
 
 func (t *target) errorf(format string, args ...any) error {

@@ -41,7 +41,11 @@ func TestExisting(t *testing.T) {
 	file, folder := filepath.Join(dir, "a.safetensors"), filepath.Join(dir, "b")
 	for _, out := range []string{file, folder} {
 		run(t, open(t, single, store.Config{}), out, convert.Options{DType: tensor.F16})
-		if err := refuse(t, dir, single, out, "exists", convert.Options{}); !errors.Is(err, fs.ErrExist) {
+		want := "file already exists"
+		if out == folder {
+			want = "folder already exists"
+		}
+		if err := refuse(t, dir, single, out, want, convert.Options{}); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("error %v, want fs.ErrExist", err)
 		}
 		st := open(t, single, store.Config{})
@@ -73,6 +77,51 @@ func TestInTheWay(t *testing.T) {
 	if _, err := convert.Run(t.Context(), open(t, single, store.Config{}), path("file/below"), convert.Options{}); err == nil {
 		t.Error("a file as a parent: no error")
 	}
+}
+
+// The root and what is above the working directory are no folder for a model,
+// by whatever name and even with Force. The working directory itself is one.
+func TestWideFolders(t *testing.T) {
+	source, err := filepath.Abs(single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	here := filepath.Join(dir, "a", "b", "c")
+	if err := os.MkdirAll(here, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{"root": filepath.VolumeName(dir) + string(filepath.Separator), "up": filepath.Join(dir, "a")} {
+		if err := os.Symlink(to, filepath.Join(here, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(here)
+	for _, out := range []string{"..", "../..", "../", dir, "up"} {
+		for _, force := range []bool{false, true} {
+			err := refuse(t, dir, source, out, "above the working directory", convert.Options{Force: force})
+			if errors.Is(err, fs.ErrExist) {
+				t.Errorf("error %v says that Force helps", err)
+			}
+		}
+	}
+	// Not forced: a failure here must not write to the root.
+	for _, out := range []string{filepath.VolumeName(dir) + string(filepath.Separator), "root"} {
+		if err := refuse(t, dir, source, out, "root of the file system", convert.Options{}); errors.Is(err, fs.ErrExist) {
+			t.Errorf("error %v says that Force helps", err)
+		}
+	}
+	st := open(t, source, store.Config{})
+	run(t, st, ".", convert.Options{Force: true})
+	run(t, st, "../beside", convert.Options{})
+	run(t, st, "../x.safetensors", convert.Options{})
+	// Behind a link, .. is where the link leads.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(here, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(link)
+	refuse(t, dir, source, "..", "above the working directory", convert.Options{Force: true})
 }
 
 // A conversion never replaces what it reads, by whatever name.
