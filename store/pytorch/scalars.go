@@ -1,6 +1,7 @@
 package pytorch
 
 import (
+	"errors"
 	"math/big"
 	"slices"
 	"strconv"
@@ -67,7 +68,7 @@ func (m *machine) textFloat() error {
 		return err
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range is inf, as in Python's float
 		return m.fail("%.40q is not a float", s)
 	}
 	m.push(f)
