@@ -110,7 +110,11 @@ func (l *legacy) persist(id value) (value, error) {
 	if k.class != s.class || k.numel != s.numel {
 		return nil, rule.New(rule.TorchGeometry, "storage %q of two sizes or types", clip(s.key)).At(l.m.at)
 	}
-	return s.ref(k.index, nil), nil
+	bad = s.viewError()
+	if bad != nil {
+		l.m.meter.charge(costError)
+	}
+	return s.ref(k.index, bad), nil
 }
 
 // storages places the storages, which begin where the last pickle ends.

@@ -44,6 +44,12 @@ func TestLegacy(t *testing.T) {
 		w.op('}').str("w").op("ctorch._utils\n_rebuild_tensor\n(").viewStorage(start, n)
 		return w.op(offset, size, byte(0x85), 1, byte(0x85), "tR", 's', '.')
 	}
+	beside := func(start string) *writer { // a view of two elements, and a sound tensor
+		w := new(writer)
+		w.op('}', '(').str("w").op("ctorch._utils\n_rebuild_tensor\n((").str("storage").op("ctorch\nFloatStorage\n").str("root").str("cpu").op(6)
+		w.op('(').str("view").op(start, 2, 't', 't', 'Q').op(0, 1, byte(0x85), 1, byte(0x85), "tR")
+		return w.str("v").tensor("k", 2).op('u', '.')
+	}
 	one := func() *writer { return new(writer).op('}').str("w").tensor("k", 2).op('s', '.') }
 	misaligned := new(writer) // four bytes into the storage, elements of eight
 	misaligned.op('}').str("w").op("ctorch._utils\n_rebuild_tensor_v3\n(").viewStorage(1, 4)
@@ -56,10 +62,15 @@ func TestLegacy(t *testing.T) {
 	}{
 		{"storage view", legacyFile(view(2, 3, 1, 2), keyList("root"), six), "w=f32[3 4]"},
 		{"storage view left", legacyFile(view(2, 3, 1, 3), keyList("root"), six), "w PT-005 element 3"},
-		{"storage view too long", legacyFile(view(2, 5, 0, 1), keyList("root"), six), "file PT-005 leaves storage"},
-		{"storage view of negative length", legacyFile(view(2, -1, 0, 0), keyList("root"), six), "file PT-005 leaves storage"},
+		{"storage view too long", legacyFile(view(2, 5, 0, 1), keyList("root"), six), "w PT-005 leaves storage"},
+		{"storage view of negative length", legacyFile(view(2, -1, 0, 0), keyList("root"), six), "w PT-005 leaves storage"},
+		{"storage view of a long", legacyFile(beside(long70), keyList("root", "k"), six, two), "w!PT-005 v=f32[1 2]"},
+		{"storage view of a string", legacyFile(beside("U\x011"), keyList("root", "k"), six, two), "w!PT-002 v=f32[1 2]"},
+		{"storage view of no integers", legacyFile(beside(")"), keyList("root", "k"), six, two), "w!PT-002 v=f32[1 2]"},
+		{"storage view left, another tensor", legacyFile(beside("K\x05"), keyList("root", "k"), six, two), "w!PT-005 v=f32[1 2]"},
+		{"storage of a long", legacyFile(new(writer).op('}').str("w").op('(').str("storage").op("ctorch\nFloatStorage\n").str("k").str("cpu").op(long70, "tQs."), keyList("k"), two), "file PT-005 71 bits"},
 		{"storage view between elements", legacyFile(misaligned, keyList("root"), six), "w PT-005 storage view at element 1"},
-		{"negative storage view", legacyFile(view(-1, 2, 0, 1), keyList("root"), six), "file PT-005 leaves storage"},
+		{"negative storage view", legacyFile(view(-1, 2, 0, 1), keyList("root"), six), "w PT-005 leaves storage"},
 		{"trailing bytes", append(legacyFile(one(), keyList("k"), two), "xyz"...), "w=f32[1 2]"},
 		{"key of another file", legacyFile(one(), keyList("x"), two), "file PT-005 that no tensor has"},
 		{"key twice", legacyFile(one(), keyList("k", "k"), two, two), "file PT-005 twice"},
@@ -154,8 +165,8 @@ func TestTar(t *testing.T) {
 		{"a storage in the object", tarOf(t, pickle, "}U\x01wctorch._utils\n_rebuild_tensor\n(U\x015QK\x00(K\x02t(K\x01ttRs.", tens, "K\x00.", stor, storages("].")), "w=f32[1 2]"},
 		{"beyond the storage", tarOf(t, pickle, object, tens, tensors(5, 4, 1, 1), stor, storages("].")), "w PT-005 element 4"},
 		{"beyond the view", tarOf(t, pickle, object, tens, tensors(6, 3, 1, 0), stor, storages("](K\x06K\x05K\x01K\x02ta.")), "w PT-005 element 2"},
-		{"view beyond the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05K\x03K\x02ta.")), "file PT-005 leaves"},
-		{"view before the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05J\xff\xff\xff\xffK\x02ta.")), "file PT-005 leaves"},
+		{"view beyond the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05K\x03K\x02ta.")), "w PT-005 leaves"},
+		{"view before the storage", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x05J\xff\xff\xff\xffK\x02ta.")), "w PT-005 leaves"},
 		{"storage twice", tarOf(t, pickle, object, tens, tensors(5, 2, 1, 0), stor, "K\x02."+strings.Repeat(strings.TrimPrefix(storages(""), "K\x01."), 2)+"]."), "file PT-002 twice"},
 		{"view of nothing", tarOf(t, pickle, object, tens, tensors(6, 2, 1, 0), stor, storages("](K\x06K\x09K\x03K\x02ta.")), "file PT-002 there is not"},
 		{"no such tensor", tarOf(t, pickle, "}U\x01wU\x018Qs.", tens, tensors(5, 2, 2, 1), stor, storages("].")), `file PT-002 no tensor "8"`},

@@ -1,6 +1,8 @@
 package pytorch
 
 import (
+	"math/big"
+
 	"nibble/internal/rule"
 	"nibble/tensor"
 )
@@ -41,30 +43,30 @@ func rebuilderOf(name string) constructor {
 
 // rebuildTensor is _rebuild_tensor(storage, offset, size, stride).
 func rebuildTensor(m *machine, args []value) (value, error) {
-	return m.strided(args, 4)
+	return m.strided(args, 4), nil
 }
 
 // rebuildTensorV2 adds requires_grad, backward_hooks and, since torch 2.0,
 // metadata.
 func rebuildTensorV2(m *machine, args []value) (value, error) {
-	t, err := m.strided(args, 6)
-	if err == nil && len(args) > 6 {
+	t := m.strided(args, 6)
+	if len(args) > 6 {
 		t.lazyBits(args[6])
 	}
-	return t, err
+	return t, nil
 }
 
 // rebuildTensorV3 has a dtype between the hooks and the metadata: the storage
 // is untyped.
 func rebuildTensorV3(m *machine, args []value) (value, error) {
 	if len(args) < 7 {
-		return nil, m.fail("_rebuild_tensor_v3 with %d arguments", len(args))
+		return m.broken("a tensor of %d arguments", len(args)), nil
 	}
-	t, err := m.view(args[:4], args[6])
-	if err == nil && len(args) > 7 {
+	t := m.view(args[:4], args[6])
+	if len(args) > 7 {
 		t.lazyBits(args[7])
 	}
-	return t, err
+	return t, nil
 }
 
 // lazyBits refuses tensors whose bytes are not yet their values: torch
@@ -88,34 +90,47 @@ func (t *tensorValue) refuse(kind, format string, args ...any) {
 	t.err = rule.New(rule.TorchClass, format, args...)
 }
 
+// broken is a tensor whose arguments do not make one. The pickle itself is
+// sound, and so may be the tensors beside it.
+func (m *machine) broken(format string, args ...any) *tensorValue {
+	m.meter.charge(costTensor + costError)
+	return &tensorValue{storage: -1, err: m.malformed(format, args...)}
+}
+
+// malformed is an error that concerns a tensor or a storage, not the pickle.
+func (m *machine) malformed(format string, args ...any) *rule.Error {
+	return m.src.fail(m.at, rule.Pickle, "malformed tensor: "+format, args...)
+}
+
 // strided makes a tensor of the dtype of its storage out of the first four of
 // at least n arguments.
-func (m *machine) strided(args []value, n int) (*tensorValue, error) {
+func (m *machine) strided(args []value, n int) *tensorValue {
 	if len(args) < n {
-		return nil, m.fail("a tensor of %d arguments", len(args))
+		return m.broken("a tensor of %d arguments", len(args))
 	}
 	return m.view(args[:4], nil)
 }
 
 // view makes a tensor of storage, offset, size and stride. dtype is nil where
 // that of the storage counts.
-func (m *machine) view(args []value, dtype value) (*tensorValue, error) {
+func (m *machine) view(args []value, dtype value) *tensorValue {
 	m.meter.charge(costTensor)
 	t := &tensorValue{storage: -1}
-	start, ok := args[1].(int64)
-	if !ok {
-		return nil, m.fail("storage offset that is not an integer")
-	}
-	if err := m.sizes(t, args[2], args[3]); err != nil {
-		return nil, err
+	err := m.sizes(t, args[2], args[3])
+	start, bad := m.integer(args[1], "storage offset")
+	if err == nil {
+		err = bad
 	}
 	ref, ok := args[0].(*storageRef)
 	if !ok {
 		m.meter.charge(costError)
 		t.refuse("", "a tensor over %s is not read", typeName(args[0]))
-		return t, nil
+		return t
 	}
-	elem, err := t.typed(ref, dtype)
+	elem, bad := t.typed(ref, dtype)
+	if err == nil {
+		err = bad
+	}
 	if err == nil {
 		err = t.place(ref, start, elem)
 	}
@@ -123,12 +138,12 @@ func (m *machine) view(args []value, dtype value) (*tensorValue, error) {
 		m.meter.charge(costError)
 		t.err, t.storage = err, -1
 	}
-	return t, nil
+	return t
 }
 
 // sizes sets the shape and strides of t. Their values are checked later; here
 // only that they are integers.
-func (m *machine) sizes(t *tensorValue, size, stride value) (err error) {
+func (m *machine) sizes(t *tensorValue, size, stride value) (err *rule.Error) {
 	if t.shape, err = m.ints(size); err != nil {
 		return err
 	}
@@ -139,10 +154,10 @@ func (m *machine) sizes(t *tensorValue, size, stride value) (err error) {
 // maxRank is the largest number of dimensions that torch can compute with.
 const maxRank = 64
 
-func (m *machine) ints(v value) ([]int64, error) {
+func (m *machine) ints(v value) ([]int64, *rule.Error) {
 	items, ok := sequence(v)
 	if !ok {
-		return nil, m.fail("%s as a size", typeName(v))
+		return nil, m.malformed("%s as a size", typeName(v))
 	}
 	if len(items) > maxRank {
 		return nil, m.src.fail(m.at, rule.TorchLimit, "limit exceeded: a tensor of %d dimensions", len(items))
@@ -150,11 +165,24 @@ func (m *machine) ints(v value) ([]int64, error) {
 	m.meter.charge(int64(len(items)) * 8)
 	out := make([]int64, len(items))
 	for i, it := range items {
-		if out[i], ok = it.(int64); !ok {
-			return nil, m.fail("%s as a size", typeName(it))
+		n, err := m.integer(it, "size")
+		if err != nil {
+			return nil, err
 		}
+		out[i] = n
 	}
 	return out, nil
+}
+
+// integer returns v, which counts elements and is called what in messages.
+func (m *machine) integer(v value, what string) (int64, *rule.Error) {
+	switch v := v.(type) {
+	case int64:
+		return v, nil
+	case *big.Int:
+		return 0, m.src.fail(m.at, rule.TorchGeometry, "%s of %d bits overflows", what, v.BitLen())
+	}
+	return 0, m.malformed("%s as a %s", typeName(v), what)
 }
 
 // typed sets the dtype of t and returns the size of an element.
@@ -210,20 +238,20 @@ func newParameter(m *machine, args []value) (value, error) {
 
 func firstTensor(m *machine, args []value) (value, error) {
 	if len(args) == 0 {
-		return nil, m.fail("a parameter without data")
+		return m.broken("a parameter without data"), nil
 	}
 	switch args[0].(type) {
 	case *tensorValue, *object:
 		return args[0], nil
 	}
-	return nil, m.fail("a parameter of %s", typeName(args[0]))
+	return m.broken("a parameter of %s", typeName(args[0])), nil
 }
 
 // rebuildParameterWithState has a fourth argument, the attributes that a
 // subclass adds: how bitsandbytes keeps the quant_state of a Params4bit.
 func rebuildParameterWithState(m *machine, args []value) (value, error) {
 	if len(args) < 4 {
-		return nil, m.fail("_rebuild_parameter_with_state with %d arguments", len(args))
+		return m.broken("_rebuild_parameter_with_state with %d arguments", len(args)), nil
 	}
 	return m.withState(args[0], nil, args[3])
 }
@@ -245,15 +273,16 @@ func (m *machine) withState(v value, class *global, state value) (value, error) 
 // then make the result a type with that state.
 func rebuildFromType(m *machine, args []value) (value, error) {
 	if len(args) != 4 {
-		return nil, m.fail("_rebuild_from_type with %d arguments", len(args))
+		return m.broken("_rebuild_from_type with %d arguments", len(args)), nil
 	}
 	inner, ok := args[2].(*tuple)
 	if !ok {
-		return nil, m.fail("arguments that are not a tuple")
+		return m.broken("_rebuild_from_type with %s as arguments", typeName(args[2])), nil
 	}
-	// func may not be this function again: nesting would recurse.
-	if g, ok := args[0].(*global); !ok || g.name == "_rebuild_from_type" || g.name == "_rebuild_from_type_v2" {
-		return nil, m.fail("_rebuild_from_type of %s", describe(args[0]))
+	// func may neither be this function again nor one that calls it: nesting
+	// would recurse.
+	if g, ok := args[0].(*global); !ok || g.module == "copyreg" || g.name == "_rebuild_from_type" || g.name == "_rebuild_from_type_v2" {
+		return m.broken("_rebuild_from_type of %s", describe(args[0])), nil
 	}
 	v, err := m.call(args[0], inner.items)
 	if err != nil {

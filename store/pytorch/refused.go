@@ -9,10 +9,7 @@ import "nibble/tensor"
 // requires_grad, hooks): torch's own quantization, whose values are not those
 // of the storage.
 func rebuildQTensor(m *machine, args []value) (value, error) {
-	t, err := m.strided(args, 5)
-	if err != nil {
-		return nil, err
-	}
+	t := m.strided(args, 5)
 	t.dtype = tensor.Stored
 	t.refuse("qtensor", "a tensor quantized by torch (qtensor) is not read")
 	return t, nil
@@ -28,6 +25,7 @@ func rebuildSparse(m *machine, args []value) (value, error) {
 		return t, nil
 	}
 	data, _ := sequence(args[1])
+	m.meter.charge(int64(len(data)) * costError) // the same data may be given many times
 	for _, v := range data {
 		switch v := v.(type) {
 		case *tensorValue: // the last one is the values
@@ -44,7 +42,7 @@ func rebuildSparse(m *machine, args []value) (value, error) {
 // rebuildMeta is _rebuild_meta_tensor_no_storage(dtype, size, stride, grad).
 func rebuildMeta(m *machine, args []value) (value, error) {
 	if len(args) < 3 {
-		return nil, m.fail("a meta tensor of %d arguments", len(args))
+		return m.broken("a meta tensor of %d arguments", len(args)), nil
 	}
 	return m.noStorage("meta", args[0], args[1], args[2])
 }
@@ -53,7 +51,7 @@ func rebuildMeta(m *machine, args []value) (value, error) {
 // offset, layout, device, grad).
 func rebuildWrapper(m *machine, args []value) (value, error) {
 	if len(args) < 4 {
-		return nil, m.fail("a wrapper subclass of %d arguments", len(args))
+		return m.broken("a wrapper subclass of %d arguments", len(args)), nil
 	}
 	return m.noStorage("wrapper subclass", args[1], args[2], args[3])
 }
@@ -61,11 +59,11 @@ func rebuildWrapper(m *machine, args []value) (value, error) {
 func (m *machine) noStorage(kind string, dtype, size, stride value) (value, error) {
 	m.meter.charge(costTensor + costError)
 	t := &tensorValue{}
-	if err := m.sizes(t, size, stride); err != nil {
-		return nil, err
-	}
 	t.dtype, _ = dtype.(tensor.DType)
 	t.refuse(kind, "a %s tensor has no data", kind)
+	if err := m.sizes(t, size, stride); err != nil {
+		t.err = err
+	}
 	return t, nil
 }
 

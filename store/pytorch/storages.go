@@ -14,11 +14,15 @@ type storageID struct {
 	named value         // what stands in its place then
 	key   string
 	numel int64
+	bad   *rule.Error // why numel is not known
 	view  *viewID
 }
 
 // viewID is a part of a storage: (key of the part, first element, elements).
-type viewID struct{ start, numel int64 }
+type viewID struct {
+	start, numel int64
+	bad          *rule.Error // why they are not known
+}
 
 // parseID decodes a persistent id. It returns nil and the class for the ids of
 // legacy files that stand for the class of a module and its source.
@@ -47,29 +51,23 @@ func (m *machine) parseID(id value) (*storageID, value, error) {
 	default:
 		return nil, nil, m.fail("%s as a storage key", typeName(k))
 	}
-	if s.numel, ok = t.items[4].(int64); !ok {
-		return nil, nil, m.fail("%s as the size of a storage", typeName(t.items[4]))
-	}
+	s.numel, s.bad = m.integer(t.items[4], "storage size")
 	if len(t.items) > 5 && t.items[5] != nil {
-		v, err := m.parseView(t.items[5])
-		if err != nil {
-			return nil, nil, err
-		}
-		s.view = v
+		s.view = m.parseView(t.items[5])
 	}
 	return s, nil, nil
 }
 
-func (m *machine) parseView(v value) (*viewID, error) {
+func (m *machine) parseView(v value) *viewID {
 	items, ok := sequence(v)
-	if ok && len(items) == 3 {
-		start, ok1 := items[1].(int64)
-		numel, ok2 := items[2].(int64)
-		if ok1 && ok2 {
-			return &viewID{start, numel}, nil
-		}
+	if !ok || len(items) != 3 {
+		return &viewID{bad: m.malformed("view of a storage that is not a key and two integers")}
 	}
-	return nil, m.fail("view of a storage that is not a key and two integers")
+	var view viewID
+	if view.start, view.bad = m.integer(items[1], "storage view"); view.bad == nil {
+		view.numel, view.bad = m.integer(items[2], "storage view")
+	}
+	return &view
 }
 
 func text(v value) string {
@@ -87,14 +85,27 @@ func (s *storageID) bytes() (int64, *rule.Error) {
 	if s.class == nil {
 		return 0, rule.New(rule.TorchClass, "storage class %s is not read", describe(s.named))
 	}
+	if s.bad != nil {
+		return 0, s.bad
+	}
 	n, ok := tensor.Mul(s.numel, s.class.size)
 	if !ok {
 		return 0, rule.New(rule.TorchGeometry, "storage %q of %d elements", clip(s.key), s.numel)
 	}
-	if v := s.view; v != nil && (v.start < 0 || v.numel < 0 || v.numel > s.numel-v.start) {
-		return 0, rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %q of %d", v.numel, v.start, clip(s.key), s.numel)
-	}
 	return n, nil
+}
+
+// viewError is why the view does not lie in the storage.
+func (s *storageID) viewError() *rule.Error {
+	switch v := s.view; {
+	case v == nil:
+		return nil
+	case v.bad != nil:
+		return v.bad
+	case v.start < 0 || v.numel < 0 || v.numel > s.numel-v.start:
+		return rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %q of %d", v.numel, v.start, clip(s.key), s.numel)
+	}
+	return nil
 }
 
 // ref makes the reference that tensors hold, to storage number index.

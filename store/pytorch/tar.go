@@ -205,10 +205,12 @@ func (t *tarFile) addView(m *machine, v value) error {
 	if root == nil {
 		return m.fail("view of storage %d, which there is not", n[1])
 	}
-	if n[2] < 0 || n[3] < 0 || n[3] > root.numel-n[2] {
-		return rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %d of %d", n[3], n[2], n[1], root.numel).At(m.at)
-	}
 	ref := *root
+	if n[2] < 0 || n[3] < 0 || n[3] > root.numel-n[2] {
+		m.meter.charge(costError)
+		ref.index = -1
+		ref.err = rule.New(rule.TorchGeometry, "view of %d elements from %d leaves storage %d of %d", n[3], n[2], n[1], root.numel).At(m.at)
+	}
 	ref.start += n[2]
 	ref.numel = n[3]
 	t.meter.charge(costStorage)

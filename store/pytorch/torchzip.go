@@ -179,6 +179,9 @@ type zipStorage struct {
 // reference, for the tensors over it to report.
 func (z *zipFile) storage(s *storageID, dir string, known map[string]zipStorage) (*storageRef, error) {
 	need, bad := s.bytes()
+	if bad == nil {
+		bad = s.viewError()
+	}
 	if bad != nil {
 		z.meter.charge(costError)
 		return s.ref(-1, bad), nil

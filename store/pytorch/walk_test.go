@@ -271,6 +271,9 @@ func TestBombs(t *testing.T) {
 		{"a class called through itself", new(writer).op("ccopyreg\n__newobj__\nq\x00(", strings.Repeat("h\x00", 1<<18), "tR."), "file PT-002 __newobj__ of copyreg"},
 		{"two states for every tensor", twoStates(1 << 14), "ok"},
 		{"a name too long", new(writer).op('}').str(strings.Repeat("k", 60000)).op('}').str(strings.Repeat("k", 60000)).tensor("0", 1).op("ss."), "file PT-006 name of more"},
+		{"the data of a sparse tensor again", new(writer).op("(", strings.Repeat("K\x01", 65), "tq\x00((", strings.Repeat("h\x00", 30000), "tq\x01ctorch._utils\n_rebuild_sparse_tensor\nq\x02(", strings.Repeat("h\x02(Nh\x01tR", 500), "l."), limit},
+		{"broken tensors", new(writer).op("ctorch._utils\n_rebuild_tensor\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
+		{"types that call each other", typesOfTypes(1 << 16), "ok"},
 		{"opaque objects", new(writer).op("c__main__\nFoo\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
 		{"refused tensors", new(writer).op("ctorch._utils\n_rebuild_nested_tensor\nq\x000(", strings.Repeat("h\x00)R", 1<<18), "l."), limit},
 	} {
@@ -351,6 +354,16 @@ func twoStates(n int) *writer {
 		w.str(name).op("h\x01").str(name + ".quant_state").op("h\x00").str(name + ".blocksize").op(64)
 	}
 	return w.op('u', '.')
+}
+
+// typesOfTypes calls _rebuild_from_type through __newobj__ through itself, n
+// times.
+func typesOfTypes(n int) *writer {
+	w := new(writer)
+	w.op("ctorch._tensor\n_rebuild_from_type_v2\nq\x000ccopyreg\n__newobj__\nq\x010)")
+	// the arguments x of the inner call become (type, newobj, None, x, None)
+	w.op("q\x02", strings.Repeat("0(h\x00h\x01Nh\x02Ntq\x02", n))
+	return w.op("0h\x01h\x02R.")
 }
 
 // sparseMemo puts one value under 65536 numbers far from each other.
