@@ -32,9 +32,10 @@ const maxNesting = 8
 // order of its keys and all other values stay as they are.
 //
 // Whichever of dtypeKeys is there is set to dt, and torch_dtype added if it is
-// not: readers of either age then find the same. A name of a float dtype that
-// is there already stays if keep is set. With dt tensor.Stored, where the model has no floats, nothing is set. The objects
-// in it, such as text_config, are treated likewise, but nothing is added there.
+// not: readers of either age then find the same. A name of a float dtype that is
+// there already stays if keep is set. With dt tensor.Stored, where the model has
+// no floats, nothing is set. The objects in it, such as text_config, are treated
+// likewise, but nothing is added there.
 func rewriteConfig(data []byte, dt tensor.DType, keep bool) ([]byte, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	members, err := parseObject(data)
