@@ -145,7 +145,11 @@ func TestDropPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		leases.Release()
-		if got := testkit.Mappings(t, path).Rss; got > 3<<20 {
+		// Of the 33 MiB of the file. A fault maps what the page cache has around
+		// it, a huge page at most: at either end of what was decoded last, some
+		// may stay mapped, and less at those before.
+		const huge = 2 << 20
+		if got := testkit.Mappings(t, path).Rss; got > 1<<20+2*huge {
 			t.Fatalf("after %s: %d bytes of the mapping resident", layer.Name(), got)
 		}
 	}
