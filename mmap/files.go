@@ -35,12 +35,15 @@ type descriptor struct {
 	dropped bool // guarded by Files.mu; no longer in the LRU: the last user closes it
 }
 
+// DefaultDescriptors is a quarter of what the process may have open, and at
+// least 16.
+func DefaultDescriptors() int { return max(minDescriptors, descriptorLimit()/4) }
+
 // NewFiles returns a Files that keeps at most limit descriptors open, beyond
-// those that a call in progress is using. 0 means a quarter of what the process
-// may have, and at least 16.
+// those that a call in progress is using. 0 means DefaultDescriptors.
 func NewFiles(limit int) *Files {
 	if limit <= 0 {
-		limit = max(minDescriptors, descriptorLimit()/4)
+		limit = DefaultDescriptors()
 	}
 	// The size is never reached; room is made by insert, which has to look at
 	// what it removes.

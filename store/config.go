@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"nibble/mmap"
 	"nibble/quant"
 )
 
@@ -56,7 +57,8 @@ type Config struct {
 	// mapping, for callers who cannot run under Lease.Do.
 	CopyPlain bool
 	// Kernels is the highest level of decoding kernels to use: auto, or a name
-	// that quant.Kernels lists. "" means auto. It holds for the whole process.
+	// that quant.Kernels lists. It holds for the whole process. "" leaves it as
+	// it is: auto, unless somebody chose.
 	Kernels string
 	// Descriptors bounds the file descriptors that the store keeps open. 0
 	// means a quarter of RLIMIT_NOFILE.
@@ -112,9 +114,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Effective is c with its defaults filled in, but for Descriptors, whose default
-// is the machine's. Its Kernels are those that decode: the name that auto stands
-// for or, for "", the name of those in use now.
+// Effective is c with its defaults filled in. Its Kernels are those that decode:
+// the name that auto stands for or, for "", the name of those in use now.
 func (c Config) Effective() Config {
 	if c.CacheBudget == 0 {
 		c.CacheBudget = DefaultCacheBudget
@@ -131,6 +132,9 @@ func (c Config) Effective() Config {
 	word(&c.Full, "full")
 	word(&c.SourcePages, "source_pages")
 	word(&c.Backend, "backend")
+	if c.Descriptors == 0 {
+		c.Descriptors = mmap.DefaultDescriptors()
+	}
 	switch c.Kernels {
 	case "":
 		c.Kernels = quant.Active()

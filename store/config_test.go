@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nibble/mmap"
 	"nibble/quant"
 	"nibble/store"
 )
@@ -42,8 +43,9 @@ func TestEffective(t *testing.T) {
 	got := store.Config{}.Effective()
 	want := store.Config{
 		CacheBudget: 1 << 30, Workers: runtime.GOMAXPROCS(0), Policy: "lru", Full: "wait", SourcePages: "keep", Backend: "auto",
-		Kernels: "generic", // "" leaves the choice of others alone
-		Limits:  store.Limits{Depth: 1000, Memory: 4 << 30, Records: 1 << 20, PickleBytes: 256 << 20},
+		Kernels:     "generic", // "" leaves the choice of others alone
+		Descriptors: mmap.DefaultDescriptors(),
+		Limits:      store.Limits{Depth: 1000, Memory: 4 << 30, Records: 1 << 20, PickleBytes: 256 << 20},
 	}
 	if got != want {
 		t.Errorf("the zero Config: got %+v, want %+v", got, want)

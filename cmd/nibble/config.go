@@ -47,10 +47,6 @@ func settingText(s settings.Setting) string {
 	switch s.Name {
 	case "cache_budget", "limits.memory", "limits.pickle_bytes":
 		return sizeText(s.Value.(int64))
-	case "descriptors":
-		if s.Value == 0 {
-			return "auto" // on systems where the library decides and does not tell
-		}
 	}
 	return fmt.Sprint(s.Value)
 }

@@ -98,7 +98,9 @@ func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.fill(given)
+	if _, ok := given["cache_budget"]; !ok {
+		s.autoBudget()
+	}
 	s.list(given)
 	return s, nil
 }
@@ -259,16 +261,6 @@ func written(value any) (string, error) {
 		return "", errors.New("want a single value")
 	}
 	return fmt.Sprint(value), nil
-}
-
-// fill gives the fields that nothing was said about the command's own defaults.
-func (s *Settings) fill(given map[string]origin) {
-	if _, ok := given["cache_budget"]; !ok {
-		s.autoBudget()
-	}
-	if s.Config.Descriptors == 0 {
-		s.Config.Descriptors = defaultDescriptors()
-	}
 }
 
 // autoBudget is the command's default: a share of memory, or the library's
