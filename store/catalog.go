@@ -20,12 +20,13 @@ type catalog struct {
 	metadata map[string]string
 	stale    []*Error          // what disagrees with the index, or stands twice: IDX-005
 	places   map[string]string // tensor → shard, as the index says; nil without one
+	copies   map[copyIn]bool   // what the index has left alone
 	objects  []*objectState    // quantizations that Python objects describe
 	opaque   []Opaque
 }
 
 func newCatalog(index *safetensors.Index) catalog {
-	c := catalog{metadata: map[string]string{}, byName: map[string]int32{}}
+	c := catalog{metadata: map[string]string{}, byName: map[string]int32{}, copies: map[copyIn]bool{}}
 	if index != nil {
 		c.expect(len(index.WeightMap))
 		c.places = make(map[string]string, len(index.WeightMap))
@@ -48,21 +49,44 @@ func (c *catalog) expect(n int) {
 // add appends a stored tensor and returns its number, or -1 if the index says
 // that another shard holds the name, or it is there already.
 func (c *catalog) add(e entry) int32 {
+	e.owner = -1
 	if want, ok := c.places[e.name]; ok && want != e.shard.rel {
 		c.noteStale(e, "copy left alone: the index places it in "+want)
+		c.copies[copyIn{e.name, e.shard}] = true
 		return -1
 	} else if !ok && c.places != nil {
 		c.noteStale(e, "the index does not name it; it is read all the same")
 	}
-	if _, dup := c.byName[e.name]; dup {
-		c.noteStale(e, "copy left alone: another shard holds it too")
-		return -1
+	if old, dup := c.byName[e.name]; dup {
+		if !c.displaces(&e, &c.entries[old]) {
+			c.noteStale(e, "copy left alone: another shard holds it too")
+			return -1
+		}
+		c.noteStale(c.entries[old], "copy left alone: its tensor is in another shard, with one beside it")
+		c.entries[old] = e
+		return old
 	}
 	n := int32(len(c.entries))
-	e.owner = -1
 	c.byName[e.name] = n
 	c.entries = append(c.entries, e)
 	return n
+}
+
+// displaces reports whether a companion that the index does not name is to take
+// the place of one in another shard: it lies where the index places its tensor.
+func (c *catalog) displaces(e, old *entry) bool {
+	if _, named := c.places[e.name]; named || len(c.objects) > 0 {
+		return false
+	}
+	base, r := companionOf(e.name)
+	place, ok := c.places[base]
+	return r != roleNone && ok && place == e.shard.rel && place != old.shard.rel
+}
+
+// copyIn is a tensor in a shard that the index does not choose for it.
+type copyIn struct {
+	name  string
+	shard *shard
 }
 
 // noteStale remembers what is odd about a stored tensor in the light of the
@@ -152,12 +176,11 @@ func (c *catalog) group(st *Store) {
 	}
 }
 
-// leftBehind reports whether a companion is a stale one, of a tensor that the
-// index has moved to another shard without it.
+// leftBehind reports whether a companion is a stale one: the index does not name
+// it, and has moved its tensor away from the copy that it lies beside.
 func (c *catalog) leftBehind(companion, packed *entry) bool {
 	_, named := c.places[companion.name]
-	_, moved := c.places[packed.name]
-	return moved && !named && companion.shard != packed.shard
+	return !named && c.copies[copyIn{packed.name, companion.shard}]
 }
 
 // findAliases reads the names of tied weights from the metadata: a key that no

@@ -253,13 +253,22 @@ func locateIn(dir, name string) (*location, error) {
 	return &location{root: dir, files: []string{path}, path: path}, nil
 }
 
+// holdsModel reports whether containers lie in dir itself.
+func holdsModel(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !e.IsDir() && isContainer(e.Name()) && !notTheModel.MatchString(e.Name())
+	})
+}
+
 // hubSnapshot finds the snapshot in a Hugging Face cache folder of one model
 // (models--org--name): the one refs/main names, else the only one. It is dir
-// itself where that is no such folder.
+// itself where that is no such folder: a model may have a folder of this name
+// beside it.
 func hubSnapshot(dir string) (snapshot string, notes []string, err error) {
 	snaps := filepath.Join(dir, "snapshots")
 	entries, err := os.ReadDir(snaps)
-	if err != nil {
+	if err != nil || holdsModel(dir) {
 		return dir, nil, nil
 	}
 	var revs []string

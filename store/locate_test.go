@@ -193,6 +193,10 @@ func TestLocate(t *testing.T) {
 			write(t, d+"/snapshots/.DS_Store", "x")
 			write(t, d+"/refs/main", "gone\n")
 		}, want: []string{"a"}, note: "gone"},
+		{what: "a model beside a folder called snapshots", make: func(t *testing.T, d string) {
+			put(t, d+"/model.safetensors", "a")
+			put(t, d+"/snapshots/step100/model.safetensors", "b")
+		}, want: []string{"a"}},
 		{what: "a hub cache of several snapshots", make: func(t *testing.T, d string) {
 			put(t, d+"/snapshots/abc/model.safetensors", "a")
 			put(t, d+"/snapshots/def/model.safetensors", "a")
