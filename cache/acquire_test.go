@@ -303,6 +303,34 @@ func TestHereLeaves(t *testing.T) {
 	})
 }
 
+// Nor does it go on for somebody who joined, and left after the one who decodes.
+func TestHereLeavesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New[int](Options{Budget: 1 << 20, Here: 1 << 20})
+		g := newGate()
+		var errs [2]error
+		var cancels [2]context.CancelFunc
+		for i := range 2 {
+			var ctx context.Context
+			ctx, cancels[i] = context.WithCancel(t.Context())
+			go func() { _, errs[i] = c.Acquire(ctx, item(1, 1000), g.load) }()
+			synctest.Wait()
+		}
+		cancels[0]()
+		synctest.Wait()
+		if g.stopped.Load() {
+			t.Error("the decode stopped though somebody waits")
+		}
+		cancels[1]()
+		synctest.Wait()
+		if !g.stopped.Load() || !errors.Is(errs[0], context.Canceled) || !errors.Is(errs[1], context.Canceled) {
+			t.Errorf("stopped: %v, %v; want canceled twice", g.stopped.Load(), errs)
+		}
+		mustAcquire(t, c, 1, 1000).Release()
+		atRest(t, c)
+	})
+}
+
 // Such a decode that fails, in whatever way, leaves nothing behind.
 func TestHereFails(t *testing.T) {
 	c := New[int](Options{Budget: 1 << 20, Here: 1 << 20})

@@ -29,6 +29,7 @@ type batch[K comparable] struct {
 
 	waiters   int  // requests that wait for one of the entries
 	ahead     bool // started by Prefetch, whose context is not done
+	deserted  bool // the context of the request that decodes it here is done
 	abandoned bool // nobody waits any more: the entries are out of the map
 }
 
@@ -123,9 +124,18 @@ func (b *batch[K]) any(match func(K) bool) bool {
 // cancelled, and the next request for its keys starts another.
 func (c *Cache[K]) leave(b *batch[K]) {
 	b.waiters--
-	if b.waiters == 0 && !b.ahead && !b.finished() {
+	if b.wanted() == 0 && !b.ahead && !b.finished() {
 		c.abandon(b)
 	}
+}
+
+// wanted is the number of requests that still have a use for b. One that decodes
+// it waits to the end, whatever becomes of its context.
+func (b *batch[K]) wanted() int {
+	if b.deserted {
+		return b.waiters - 1
+	}
+	return b.waiters
 }
 
 func (c *Cache[K]) abandon(b *batch[K]) {
@@ -158,17 +168,21 @@ func (c *Cache[K]) start(ctx context.Context, r *request[K]) {
 			c.giveUp(r)
 		}
 	}()
-	defer context.AfterFunc(ctx, func() { c.leaveAlone(b) })()
+	defer context.AfterFunc(ctx, func() { c.desert(b) })()
 	b.run()
 	returned = true
 }
 
-// leaveAlone cancels b, for which the request that decodes it has no use any
-// more, unless others wait for it.
-func (c *Cache[K]) leaveAlone(b *batch[K]) {
+// desert says that the request that decodes b has no use for it any more, and
+// cancels it unless others wait for it.
+func (c *Cache[K]) desert(b *batch[K]) {
 	c.mu.Lock()
 	defer c.unlock()
-	if b.waiters == 1 && !b.finished() {
+	if b.finished() {
+		return
+	}
+	b.deserted = true
+	if b.wanted() == 0 {
 		c.abandon(b)
 	}
 }

@@ -75,15 +75,26 @@ func (c *Cache[K]) submit(ctx context.Context, r *request[K]) error {
 
 // refuse settles r, for which there is no room, if requests are not to wait for
 // bytes. What Prefetch decodes is no reason to refuse: it is a hint, it is over
-// soon, and then its bytes can be had.
+// soon, and then its bytes can be had, if they are enough.
 func (c *Cache[K]) refuse(r *request[K]) bool {
 	if !c.opts.FailWhenFull {
 		return false
 	}
+	var ahead, missing int64
 	for b := range c.batches {
 		if b.ahead && b.waiters == 0 {
-			return false
+			for _, e := range b.entries {
+				ahead += e.block.capacity
+			}
 		}
+	}
+	for _, it := range r.items {
+		if c.entries[it.Key] == nil {
+			missing += it.Size
+		}
+	}
+	if ahead > 0 && c.ledger.held()-ahead+max(missing, r.scratch) <= c.ledger.budget {
+		return false
 	}
 	r.err = fmt.Errorf("%w: no room for %d bytes now", rule.ErrBudget, r.bytes())
 	return true
