@@ -68,12 +68,16 @@ func (r rewriter) object(members []member, depth int) ([]member, bool) {
 	n := len(members)
 	members = slices.DeleteFunc(members, func(m member) bool { return m.key == "quantization_config" })
 	changed := len(members) != n
+	own := r.quoted()
+	if i := slices.IndexFunc(members, func(m member) bool { return m.isDType() && namesFloat(m.value) }); i >= 0 && r.keep {
+		own = members[i].value // for a second key that names none
+	}
 	for i := range members {
 		m := &members[i]
 		value := m.value
 		switch {
 		case m.isDType():
-			value = r.dtype(value, depth)
+			value = r.dtype(value, own, depth)
 		case value[0] == '{' && depth < maxNesting:
 			value = r.nested(value, depth+1)
 		}
@@ -98,9 +102,10 @@ func (r rewriter) nested(text []byte, depth int) []byte {
 	return encodeObject(members, depth)
 }
 
-// dtype is the value for one of dtypeKeys. Below the top, a key of that name
-// may mean something else: only what can be the dtype of a model is replaced.
-func (r rewriter) dtype(value []byte, depth int) []byte {
+// dtype is the value for one of dtypeKeys, own where it is to be replaced. Below
+// the top, a key of that name may mean something else: only what can be the
+// dtype of a model is replaced.
+func (r rewriter) dtype(value, own []byte, depth int) []byte {
 	float := namesFloat(value)
 	switch {
 	case r.dt == tensor.Stored, r.keep && float:
@@ -108,7 +113,7 @@ func (r rewriter) dtype(value []byte, depth int) []byte {
 	case depth > 1 && !float && string(value) != "null" && string(value) != `"auto"`:
 		return value
 	}
-	return r.quoted()
+	return own
 }
 
 func (m member) isDType() bool { return slices.Contains(dtypeKeys, m.key) }

@@ -25,6 +25,8 @@ func TestRewriteConfig(t *testing.T) {
 		{"null is none", `{"torch_dtype": null}`, tensor.F16, true, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
 		{"new key", `{"dtype": "float32"}`, tensor.BF16, false, "{\n  \"dtype\": \"bfloat16\",\n  \"torch_dtype\": \"bfloat16\"\n}\n"},
 		{"new key, kept", `{"dtype": "float32"}`, tensor.BF16, true, "{\n  \"dtype\": \"float32\",\n  \"torch_dtype\": \"float32\"\n}\n"},
+		{"one of both names none", `{"dtype": "float16", "torch_dtype": "auto"}`, tensor.F32, true, "{\n  \"dtype\": \"float16\",\n  \"torch_dtype\": \"float16\"\n}\n"},
+		{"the other of both, inside too", `{"dtype": null, "torch_dtype": "bfloat16", "t": {"torch_dtype": null, "dtype": "float16"}}`, tensor.F32, true, "{\n  \"dtype\": \"bfloat16\",\n  \"torch_dtype\": \"bfloat16\",\n  \"t\": {\n    \"torch_dtype\": \"float16\",\n    \"dtype\": \"float16\"\n  }\n}\n"},
 		{"both keys", `{"dtype": "float32", "torch_dtype": "float32"}`, tensor.F16, false, "{\n  \"dtype\": \"float16\",\n  \"torch_dtype\": \"float16\"\n}\n"},
 		{"a byte order mark", "\ufeff{\"torch_dtype\": null}", tensor.F16, true, "{\n  \"torch_dtype\": \"float16\"\n}\n"},
 		{
@@ -34,7 +36,7 @@ func TestRewriteConfig(t *testing.T) {
 		},
 		{
 			"configs inside, kept", `{"dtype": "bfloat16", "vision_config": {"dtype": "float32", "torch_dtype": null}}`,
-			tensor.BF16, true, "{\n  \"dtype\": \"bfloat16\",\n  \"vision_config\": {\n    \"dtype\": \"float32\",\n    \"torch_dtype\": \"bfloat16\"\n  },\n  \"torch_dtype\": \"bfloat16\"\n}\n",
+			tensor.BF16, true, "{\n  \"dtype\": \"bfloat16\",\n  \"vision_config\": {\n    \"dtype\": \"float32\",\n    \"torch_dtype\": \"float32\"\n  },\n  \"torch_dtype\": \"bfloat16\"\n}\n",
 		},
 		{
 			"nothing added inside, and no other meaning of dtype touched", `{"dtype": "float16", "text_config": {"x":1}, "index": {"dtype": "int8"}, "list": [{"dtype": "float16"}]}`,
