@@ -112,8 +112,11 @@ func (s *scratch) decode(ctx context.Context, j *job, lo, hi int64, parts int) e
 	return nil
 }
 
-// whole reports whether the job asks for all of the tensor.
-func (j *job) whole() bool { return j.lo == 0 && j.hi == j.r.dec.Numel() }
+// whole reports whether the job reads all of the tensor: every element, and not
+// just the codes, as for Raw.
+func (j *job) whole() bool {
+	return j.lo == 0 && j.hi == j.r.dec.Numel() && j.r == j.t.res.Load()
+}
 
 // offset is where element i starts in dst, in bytes.
 func (j *job) offset(i int64) int64 { return (i - j.lo) * int64(j.dt.Bits()) / 8 }

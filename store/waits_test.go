@@ -19,6 +19,7 @@ func TestWaits(t *testing.T) {
 		{"../testdata/golden/model_single/model.safetensors", "model.layers.0.mlp.up_proj.weight", Config{}, false},
 		{"../testdata/golden/model_single/model.safetensors", "model.layers.0.mlp.up_proj.weight", Config{SourcePages: "drop"}, true},
 		{"../testdata/golden/model_single/model.safetensors", "model.layers.0.mlp.up_proj.weight", Config{Backend: "pread"}, true},
+		{"../testdata/golden/model_single/model.safetensors", "model.layers.0.mlp.up_proj.weight", Config{CopyPlain: true}, false},
 		{"../testdata/golden/pt/views.pt", "base_t", Config{}, true},
 	} {
 		st, err := Open(ctx, c.path, WithConfig(c.cfg))
@@ -44,6 +45,14 @@ func TestWaits(t *testing.T) {
 		}
 		if !waits() {
 			t.Errorf("%s of %s: after some elements were read", c.name, c.path)
+		}
+		l, err := h.Raw(ctx) // decoded, where plain tensors are copied
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Release()
+		if !waits() {
+			t.Errorf("%s of %s: after its codes were read", c.name, c.path)
 		}
 		if err := h.Read(ctx, dst, tensor.F32, 0, n); err != nil {
 			t.Fatal(err)
