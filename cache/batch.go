@@ -10,10 +10,10 @@ import (
 // Loader decodes items: it fills bufs[i], of items[i].Size bytes, aligned to 64
 // and holding anything. The buffers belong to the loader until it returns. It
 // runs on a goroutine of its own or that of a request (see Options.Here), never
-// under the cache's lock, and must not wait for bytes of the same cache. Its context carries the values of the first
-// request's, and ends when the last request that waits for any of the items has
-// left. An error fails all items; a panic is re-raised, as *concurrency.Panic,
-// in every request that waits.
+// under the cache's lock, and must not wait for bytes of the same cache. Its
+// context carries the values of the first request's, and ends when the last
+// request that waits for any of the items has left. An error fails all items; a
+// panic is re-raised, as *concurrency.Panic, in every request that waits.
 type Loader[K comparable] func(ctx context.Context, items []Item[K], bufs [][]byte) error
 
 // batch is one call of a Loader.

@@ -10,9 +10,9 @@ import (
 
 // mapAnon returns n > 0 zero bytes of private anonymous memory, not yet backed
 // by pages, starting at a page boundary, of hugeSize and more at that of a huge
-// page. The pointer calls of package unix are
-// used because Mmap and Munmap hold a process-wide lock during the system call,
-// and unmapping a large tensor takes milliseconds.
+// page. The pointer calls of package unix are used because Mmap and Munmap hold a
+// process-wide lock during the system call, and unmapping a large tensor takes
+// milliseconds.
 func mapAnon(n int) ([]byte, error) {
 	b, err := mapPages(n)
 	if err != nil || n < hugeSize {
@@ -70,9 +70,9 @@ func unmapAnon(b []byte) {
 // Populate makes the kernel back chunk, a part of a fresh buffer, with writable
 // pages in one call instead of a fault for each. The worker that fills a chunk
 // populates it, some MiB at a time, so that the pages are cleared by all workers
-// and are still in its processor's cache. It is advice: without support
-// by the kernel (Linux 5.14) the pages come with the faults. chunk is not
-// otherwise changed.
+// and are still in its processor's cache. It is advice: without support by the
+// kernel (Linux 5.14) the pages come with the faults. chunk is not otherwise
+// changed.
 func Populate(chunk []byte) {
 	p := uintptr(unsafe.Pointer(unsafe.SliceData(chunk)))
 	mask := uintptr(os.Getpagesize() - 1)

@@ -52,8 +52,8 @@ type Decoder interface {
 	Span(p int, lo, hi int64) (off, n int64)
 	// Decode writes elements [lo, hi) as dt in host byte order to dst, which
 	// holds exactly that many elements and may have any alignment. parts[p]
-	// are the bytes of Span(p, lo, hi), little-endian. It keeps no slice. Decode panics when
-	// Can(dt) is false or a length is off: those are errors of the caller, the
-	// file's claims were checked when the decoder was made.
+	// are the bytes of Span(p, lo, hi), little-endian. It keeps no slice. Decode
+	// panics when Can(dt) is false or a length is off: those are errors of the
+	// caller, the file's claims were checked when the decoder was made.
 	Decode(dst []byte, dt tensor.DType, lo, hi int64, parts [][]byte, w Write)
 }

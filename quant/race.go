@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// raceRead, raceReadScales and raceWrite tell the race detector what assembly does, which it
-// cannot see into.
+// raceRead, raceReadScales and raceWrite tell the race detector what assembly
+// does, which it cannot see into.
 func raceRead(b []byte) { runtime.RaceReadRange(unsafe.Pointer(unsafe.SliceData(b)), len(b)) }
 
 func raceReadScales(s []float32) {

@@ -10,9 +10,11 @@ import (
 	"nibble/tensor"
 )
 
-// How a batch is cut. The figures come from BenchmarkRange, Fresh and Share in
-// bench. Waking a worker costs 30 to 130 µs, in which another one decodes 1 to
-// 4 MiB: below soloBytes there is too little left for it to help with.
+// How a batch is cut. BenchmarkRange, Fresh and Share in bench are where the
+// sizes of ranges and the shares of workers come from. A second worker starts 15
+// to 30 µs late, in which the first decodes a MiB, and ends as much later than
+// it or earlier: below soloBytes two gain little where memory feeds both, and
+// lose where it does not.
 const (
 	rangeBytes  = 1 << 20  // of output, in one range of the queue
 	freshBytes  = 2 << 20  // the same in fresh memory: a huge page, which two workers would both clear
